@@ -1,0 +1,1 @@
+//! Programs of the DeepSeek-V4-Pro model on the four-ring runtime.

@@ -1,0 +1,1 @@
+//! ringsweep: regression sweeps of ring-heap kernels.

@@ -1,0 +1,3 @@
+//! The `cargo xtask` command line.
+
+fn main() {}
