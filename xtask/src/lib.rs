@@ -1,1 +1,4 @@
 //! ringsweep: regression sweeps of ring-heap kernels.
+
+pub mod exit;
+pub mod outcome;
