@@ -36,10 +36,14 @@ fn check_shape(len: usize, rows: usize, cols: usize, stride: usize) {
         cols <= stride || rows <= 1,
         "rows of {cols} elements overlap at a stride of {stride}"
     );
-    let need = if rows == 0 { 0 } else { (rows - 1) * stride + cols };
+    let need = match rows.checked_sub(1) {
+        None => Some(0),
+        Some(before) => before.checked_mul(stride).and_then(|last| last.checked_add(cols)),
+    };
+    // A product beyond the address space wraps in release builds, and would then pass.
     assert!(
-        need <= len,
-        "a tile of {rows} × {cols} with stride {stride} needs {need} elements, there are {len}"
+        need.is_some_and(|need| need <= len),
+        "a tile of {rows} × {cols} with stride {stride} doesn't fit {len} elements"
     );
 }
 
@@ -257,7 +261,7 @@ unsafe impl<T: Send> Send for TileMut<'_, T> {}
 #[expect(unsafe_code, reason = "raw pointers opt out of Send and Sync")]
 unsafe impl<T: Sync> Sync for TileMut<'_, T> {}
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
@@ -279,8 +283,14 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "needs 12 elements")]
+    #[should_panic(expected = "doesn't fit 11 elements")]
     fn a_tile_larger_than_its_memory_is_refused() {
         let _ = Tile::strided(&[0f32; 11], 3, 2, 5);
+    }
+
+    #[test]
+    #[should_panic(expected = "doesn't fit 4 elements")]
+    fn a_tile_beyond_the_address_space_is_refused() {
+        let _ = Tile::strided(&[0f32; 4], (1 << 32) + 1, 1, 1 << 32);
     }
 }

@@ -1,0 +1,198 @@
+//! Shapes and strides: the index arithmetic of views, without any memory.
+
+use crate::region::Region;
+
+/// Greatest number of axes of a tensor.
+pub const MAX_RANK: usize = 6;
+
+/// Extents and distances of the axes, in elements. Distances fall from the first axis to the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    rank: usize,
+    dims: [usize; MAX_RANK],
+    strides: [usize; MAX_RANK],
+}
+
+/// A layout seen as a matrix: the last axis across, all others folded into rows. In elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rows {
+    pub(crate) rows: usize,
+    pub(crate) cols: usize,
+    pub(crate) stride: usize,
+}
+
+impl Layout {
+    /// Row-major layout without gaps.
+    ///
+    /// Panics unless there are 1 to [`MAX_RANK`] axes and the number of elements times 8 fits `isize`.
+    #[track_caller]
+    pub(crate) fn dense(dims: &[usize]) -> Self {
+        let rank = dims.len();
+        assert!(
+            (1..=MAX_RANK).contains(&rank),
+            "a tensor has 1 to {MAX_RANK} axes, not {rank}"
+        );
+        let mut layout = Self {
+            rank,
+            dims: [1; MAX_RANK],
+            strides: [1; MAX_RANK],
+        };
+        layout.dims[..rank].copy_from_slice(dims);
+        let mut stride = 1usize;
+        for axis in (0..rank).rev() {
+            layout.strides[axis] = stride;
+            stride = stride
+                .checked_mul(dims[axis].max(1))
+                .filter(|elements| *elements <= isize::MAX as usize / 8)
+                .unwrap_or_else(|| panic!("a tensor of {dims:?} elements exceeds the address space"));
+        }
+        layout
+    }
+
+    pub(crate) fn dims(&self) -> &[usize] {
+        &self.dims[..self.rank]
+    }
+
+    pub(crate) fn strides(&self) -> &[usize] {
+        &self.strides[..self.rank]
+    }
+
+    /// Number of elements.
+    pub(crate) fn len(&self) -> usize {
+        self.dims().iter().product()
+    }
+
+    /// Elements from the first to one past the last, gaps included.
+    pub(crate) fn span(&self) -> usize {
+        if self.len() == 0 {
+            return 0;
+        }
+        1 + self
+            .dims()
+            .iter()
+            .zip(self.strides())
+            .map(|(d, s)| (d - 1) * s)
+            .sum::<usize>()
+    }
+
+    /// Whether the elements follow each other without gaps.
+    pub(crate) fn is_contiguous(&self) -> bool {
+        self.span() == self.len()
+    }
+
+    /// The window that starts at `offsets`: how many elements its first lies behind ours, and its layout.
+    #[track_caller]
+    pub(crate) fn window(&self, offsets: &[usize], dims: &[usize]) -> (usize, Self) {
+        assert!(
+            offsets.len() == self.rank && dims.len() == self.rank,
+            "a view of a tensor with {} axes was asked for with {} offsets and {} extents",
+            self.rank,
+            offsets.len(),
+            dims.len()
+        );
+        let fits = |((o, d), have): ((&usize, &usize), &usize)| o.checked_add(*d).is_some_and(|end| end <= *have);
+        assert!(
+            offsets.iter().zip(dims).zip(self.dims()).all(fits),
+            "the view at {offsets:?} of {dims:?} leaves the tensor of {:?}",
+            self.dims()
+        );
+        let mut layout = *self;
+        layout.dims[..self.rank].copy_from_slice(dims);
+        // An empty window may start one past the end of an axis; its start is never used, and the
+        // parent's start is certain to lie inside the memory.
+        let skip = if layout.len() == 0 {
+            0
+        } else {
+            offsets.iter().zip(self.strides()).map(|(o, s)| o * s).sum()
+        };
+        (skip, layout)
+    }
+
+    /// The same elements in another shape.
+    #[track_caller]
+    pub(crate) fn reshaped(&self, dims: &[usize]) -> Self {
+        assert!(
+            self.is_contiguous(),
+            "a view of {:?} with strides {:?} has gaps and can't be reshaped",
+            self.dims(),
+            self.strides()
+        );
+        let layout = Self::dense(dims);
+        assert!(
+            layout.len() == self.len(),
+            "{:?} holds {} elements and can't be reshaped to {dims:?} with {}",
+            self.dims(),
+            self.len(),
+            layout.len()
+        );
+        layout
+    }
+
+    /// The matrix form, if the leading axes fold to one row stride.
+    pub(crate) fn rows(&self) -> Option<Rows> {
+        let cols = self.dims[self.rank - 1];
+        let (mut rows, mut stride) = (1, cols);
+        for axis in (0..self.rank - 1).rev() {
+            let (dim, step) = (self.dims[axis], self.strides[axis]);
+            if dim == 1 {
+                continue;
+            }
+            if rows == 1 {
+                stride = step;
+            } else if step != rows * stride && dim > 0 {
+                return None;
+            }
+            rows *= dim;
+        }
+        Some(Rows { rows, cols, stride })
+    }
+
+    /// Position of the element with this row-major index, in elements behind the first.
+    pub(crate) fn position(&self, mut index: usize) -> usize {
+        let mut position = 0;
+        for axis in (0..self.rank).rev() {
+            position += index % self.dims[axis] * self.strides[axis];
+            index /= self.dims[axis];
+        }
+        position
+    }
+
+    /// The bytes that the layout covers from byte `start` on; `None` if they are no rectangle.
+    pub(crate) fn region(&self, start: usize, element: usize) -> Option<Region> {
+        if self.is_contiguous() {
+            return Some(Region::dense(start, self.len() * element));
+        }
+        let Rows { rows, cols, stride } = self.rows()?;
+        Some(Region::new(start, cols * element, rows, stride * element))
+    }
+
+    /// The smallest range of bytes around the layout.
+    pub(crate) fn bounds(&self, start: usize, element: usize) -> Region {
+        Region::dense(start, self.span() * element)
+    }
+
+    /// Whether `len` contiguous elements, `at` elements behind our first, are all ours.
+    ///
+    /// Relies on each stride being at least the span of the axes behind it, which holds for every
+    /// window of a dense tensor: then the axes of a position can be read off by division.
+    pub(crate) fn covers_run(&self, at: usize, len: usize) -> bool {
+        // Axes without a gap behind them are one axis; a run may cross their borders.
+        let mut run = 1;
+        let mut axis = self.rank;
+        while axis > 0 && (self.dims[axis - 1] == 1 || self.strides[axis - 1] == run) {
+            run *= self.dims[axis - 1];
+            axis -= 1;
+        }
+        let mut rest = at;
+        for outer in 0..axis {
+            if self.dims[outer] == 1 {
+                continue;
+            }
+            if rest / self.strides[outer] >= self.dims[outer] {
+                return false;
+            }
+            rest %= self.strides[outer];
+        }
+        rest.checked_add(len).is_some_and(|end| end <= run)
+    }
+}
