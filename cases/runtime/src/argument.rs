@@ -1,5 +1,8 @@
 //! What a task declares that it touches.
 
+use std::fmt;
+
+use crate::claims::Access;
 use crate::tensor::Tensor;
 
 /// How a task uses an argument.
@@ -16,24 +19,31 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Whether the task may read through the argument. A task may read back what it wrote itself,
-    /// so only the scheduler tells `Write` from `InOut`.
-    pub(crate) fn readable(self) -> bool {
-        match self {
-            Self::Input | Self::InOut | Self::Write | Self::Output => true,
-        }
-    }
-
-    /// Whether the task may write through the argument.
-    pub(crate) fn writable(self) -> bool {
-        match self {
-            Self::Input => false,
-            Self::InOut | Self::Write | Self::Output => true,
+    /// Whether a block may access the argument so.
+    ///
+    /// A fresh output may be read back; a write-only argument may not, since the scheduler orders
+    /// the task behind none of its earlier writers.
+    pub(crate) fn allows(self, access: Access) -> bool {
+        match (self, access) {
+            (Self::Input | Self::InOut | Self::Output, Access::Read)
+            | (Self::InOut | Self::Write | Self::Output, Access::Write) => true,
+            (Self::Input, Access::Write) | (Self::Write, Access::Read) => false,
         }
     }
 }
 
-/// One argument of a submitted task.
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Input => "input",
+            Self::InOut => "inout",
+            Self::Write => "write",
+            Self::Output => "output",
+        })
+    }
+}
+
+/// One argument of a submitted task. Fresh outputs stand among them once they have their place.
 #[derive(Clone, Debug)]
 pub(crate) struct Argument {
     pub(crate) tensor: Tensor,

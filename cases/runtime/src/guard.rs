@@ -241,8 +241,7 @@ pub(crate) fn copy(from: (&Memory, &Tensor), to: (&Memory, &Tensor), claimant: C
     for index in (0..from.len()).step_by(run.max(1)) {
         let (read, written) = (from.layout().position(index), to.layout().position(index));
         #[expect(unsafe_code, reason = "rows are copied between two mappings")]
-        // SAFETY: `run` elements from row-major `index` on are contiguous on both sides (they end
-        // with the last axis) and lie in the footprints that were just claimed, which are disjoint:
+        // SAFETY: `run` elements from row-major `index` on are contiguous on both sides and lie in the footprints that were just claimed, which are disjoint:
         // a write claim is granted beside no other access of the same bytes.
         unsafe {
             let (read, written) = (first.add(read * size), last.add(written * size));

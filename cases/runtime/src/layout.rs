@@ -171,27 +171,49 @@ impl Layout {
         Region::dense(start, self.span() * element)
     }
 
-    /// Whether `len` contiguous elements, `at` elements behind our first, are all ours.
-    ///
-    /// Relies on each stride being at least the span of the axes behind it, which holds for every
-    /// window of a dense tensor: then the axes of a position can be read off by division.
-    pub(crate) fn covers_run(&self, at: usize, len: usize) -> bool {
-        // Axes without a gap behind them are one axis; a run may cross their borders.
-        let mut run = 1;
-        let mut axis = self.rank;
+    /// Whether every element of `part`, which starts `at` elements behind our first, is one of ours.
+    pub(crate) fn covers(&self, at: usize, part: &Self) -> bool {
+        if let (Some(ours), Some(theirs)) = (self.rows(), part.rows())
+            && (ours.stride == theirs.stride || theirs.rows == 1)
+            && ours.stride > 0
+        {
+            // Rows in step: all lie as the first does, so the first column and the last row decide.
+            let (row, col) = (at / ours.stride, at % ours.stride);
+            if col + theirs.cols <= ours.cols && row + theirs.rows <= ours.rows {
+                return true;
+            }
+        }
+        let (runs, run) = part.runs();
+        (0..runs).all(|index| self.covers_run(at + part.position(index * run), run))
+    }
+
+    /// Number and length of the contiguous pieces, in row-major order; each as long as the trailing
+    /// axes without a gap between them allow.
+    pub(crate) fn runs(&self) -> (usize, usize) {
+        let (mut run, mut axis) = (1, self.rank);
         while axis > 0 && (self.dims[axis - 1] == 1 || self.strides[axis - 1] == run) {
             run *= self.dims[axis - 1];
             axis -= 1;
         }
+        (self.dims[..axis].iter().product(), run)
+    }
+
+    /// Whether `len` contiguous elements, `at` elements behind our first, are all ours.
+    ///
+    /// Relies on each stride being at least the span of the axes behind it, which holds for every
+    /// window of a dense tensor: then the axes of a position can be read off by division.
+    fn covers_run(&self, at: usize, len: usize) -> bool {
+        let run = self.runs().1;
         let mut rest = at;
-        for outer in 0..axis {
-            if self.dims[outer] == 1 {
+        for (dim, stride) in self.dims().iter().zip(self.strides()) {
+            // The axes within a run are one axis; pieces may cross their borders.
+            if *stride < run || *dim == 1 {
                 continue;
             }
-            if rest / self.strides[outer] >= self.dims[outer] {
+            if rest / stride >= *dim {
                 return false;
             }
-            rest %= self.strides[outer];
+            rest %= stride;
         }
         rest.checked_add(len).is_some_and(|end| end <= run)
     }

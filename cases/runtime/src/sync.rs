@@ -7,9 +7,12 @@
 //! RUSTFLAGS="--cfg loom" cargo test -p ring-runtime --release --lib models
 //! ```
 //!
+//! loom takes sequentially consistent accesses for acquire/release ones; where the order of a store
+//! and a later load of something else matters, the code says so with `fence(SeqCst)`, which it models.
+//!
 //! Plain reference counts (`std::sync::Arc`) stay with `std`: they order nothing but the drop.
 
 #[cfg(loom)]
-pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard, atomic};
+pub(crate) use loom::sync::{Condvar, Mutex, atomic};
 #[cfg(not(loom))]
-pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic};
+pub(crate) use std::sync::{Condvar, Mutex, atomic};

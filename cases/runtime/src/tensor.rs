@@ -327,6 +327,23 @@ impl Tensor {
         );
     }
 
+    /// Whether every element of `part` is one of ours.
+    #[inline]
+    pub(crate) fn covers(&self, part: &Self) -> bool {
+        if !self.same_memory(part) || self.dtype != part.dtype {
+            return false;
+        }
+        let (size, span) = (self.dtype.size(), part.span());
+        if span == 0 {
+            return true;
+        }
+        if part.start < self.start || part.start + span * size > self.start + self.span() * size {
+            return false;
+        }
+        // Both start at a multiple of the element size.
+        self.is_contiguous() || self.layout.covers((part.start - self.start) / size, &part.layout)
+    }
+
     pub(crate) fn memory(&self) -> &Memory {
         &self.memory
     }
