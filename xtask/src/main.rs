@@ -1,3 +1,7 @@
 //! The `cargo xtask` command line.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    xtask::cmd::main(std::env::args_os()).into()
+}
