@@ -1,1 +1,3 @@
 //! Programs of the DeepSeek-V4-Pro model on the four-ring runtime.
+
+pub mod tile;

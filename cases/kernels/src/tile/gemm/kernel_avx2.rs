@@ -1,0 +1,337 @@
+//! AVX2 micro-kernels.
+//!
+//! i8: both sides are widened to i16, `VPMADDWD` adds two exact products per lane. The unsigned ×
+//! signed byte product of this instruction set saturates, so it is of no use for exact sums.
+
+#![expect(
+    unsafe_code,
+    reason = "vector loads and stores through pointers; each function names what it accesses"
+)]
+
+use std::arch::x86_64::{
+    __m256, __m256i, _mm256_add_epi32, _mm256_add_ps, _mm256_fmadd_ps, _mm256_hadd_epi32, _mm256_hadd_ps,
+    _mm256_loadu_ps, _mm256_loadu_si256, _mm256_madd_epi16, _mm256_permute2f128_ps, _mm256_permute2x128_si256,
+    _mm256_set1_epi32, _mm256_set1_ps, _mm256_setzero_ps, _mm256_setzero_si256, _mm256_storeu_ps, _mm256_storeu_si256,
+};
+use std::marker::PhantomData;
+
+use ring_runtime::Tile;
+
+use super::Store;
+use super::driver::{Kernels, Target};
+use super::pack::{self, Widen};
+
+/// Products of floats.
+pub(super) struct Float<T>(PhantomData<T>);
+
+/// Products of i8.
+pub(super) struct Int;
+
+/// Calls `$tile::<R>` for the runtime number of rows.
+macro_rules! by_rows {
+    ($rows:expr, $tile:ident $args:tt, $($r:literal)*) => {
+        match $rows {
+            $($r => $tile::<$r>$args,)*
+            rows => unreachable!("a tile of {rows} rows"),
+        }
+    };
+}
+
+const FLOAT_OUTER_STRIDE: usize = 256 + 16;
+const FLOAT_DOT_STRIDE: usize = 1024 + 16;
+const INT_OUTER_STRIDE: usize = 512 + 32;
+const INT_DOT_STRIDE: usize = 2048 + 32;
+
+impl<T: Widen> Kernels for Float<T> {
+    type In = T;
+    type Lhs = f32;
+    type Rhs = f32;
+    type Out = f32;
+    const OUTER_MR: usize = 6;
+    const OUTER_NR: usize = 16;
+    const OUTER_KC: usize = 256;
+    const OUTER_NC: usize = 256;
+    const OUTER_STRIDE: usize = FLOAT_OUTER_STRIDE;
+    const KU: usize = 1;
+    const DOT_MR: usize = 4;
+    const DOT_NR: usize = 2;
+    const DOT_KC: usize = 1024;
+    const DOT_STRIDE: usize = FLOAT_DOT_STRIDE;
+    const DOT_ROWS: usize = 4;
+    const DOT_COLS: usize = 64;
+    const LANES: usize = 8;
+    const IN_PLACE: bool = T::IS_F32;
+
+    unsafe fn stage_lhs(src: &[T], dst: &mut [f32]) -> f32 {
+        // SAFETY: the machine supports the path (contract of `Kernels`).
+        unsafe { stage_floats(src, dst) };
+        0.0
+    }
+
+    unsafe fn stage_rhs(src: &[T], dst: &mut [f32]) {
+        // SAFETY: the machine supports the path.
+        unsafe { stage_floats(src, dst) };
+    }
+
+    unsafe fn pack(src: Tile<'_, T>, dst: &mut [f32]) {
+        // SAFETY: the machine supports the path.
+        unsafe { pack_floats(src, dst) };
+    }
+
+    unsafe fn outer(rows: usize, k: usize, lhs: *const f32, rhs: *const f32, _: *const f32, target: Target<f32>) {
+        // SAFETY: the same contract as this function's.
+        unsafe { by_rows!(rows, float_outer(k, lhs, rhs, &target), 1 2 3 4 5 6) }
+    }
+
+    unsafe fn dot(
+        rows: usize,
+        k: usize,
+        lhs: *const f32,
+        rhs: (*const f32, usize),
+        _: *const f32,
+        target: Target<f32>,
+    ) {
+        // SAFETY: the same contract as this function's.
+        unsafe { by_rows!(rows, float_dot(k, lhs, rhs, &target), 1 2 3 4) }
+    }
+}
+
+impl Kernels for Int {
+    type In = i8;
+    type Lhs = i16;
+    type Rhs = i16;
+    type Out = i32;
+    const OUTER_MR: usize = 6;
+    const OUTER_NR: usize = 16;
+    const OUTER_KC: usize = 512;
+    const OUTER_NC: usize = 256;
+    const OUTER_STRIDE: usize = INT_OUTER_STRIDE;
+    const KU: usize = 2;
+    const DOT_MR: usize = 4;
+    const DOT_NR: usize = 2;
+    const DOT_KC: usize = 2048;
+    const DOT_STRIDE: usize = INT_DOT_STRIDE;
+    const DOT_ROWS: usize = 4;
+    const DOT_COLS: usize = 64;
+    const LANES: usize = 16;
+    const IN_PLACE: bool = false;
+
+    unsafe fn stage_lhs(src: &[i8], dst: &mut [i16]) -> i32 {
+        // SAFETY: the machine supports the path (contract of `Kernels`).
+        unsafe { stage_words(src, dst) };
+        0
+    }
+
+    unsafe fn stage_rhs(src: &[i8], dst: &mut [i16]) {
+        // SAFETY: the machine supports the path.
+        unsafe { stage_words(src, dst) };
+    }
+
+    unsafe fn pack(src: Tile<'_, i8>, dst: &mut [i16]) {
+        // SAFETY: the machine supports the path.
+        unsafe { pack_words(src, dst) };
+    }
+
+    unsafe fn outer(rows: usize, k: usize, lhs: *const i16, rhs: *const i16, _: *const i32, target: Target<i32>) {
+        // SAFETY: the same contract as this function's.
+        unsafe { by_rows!(rows, int_outer(k, lhs, rhs, &target), 1 2 3 4 5 6) }
+    }
+
+    unsafe fn dot(
+        rows: usize,
+        k: usize,
+        lhs: *const i16,
+        rhs: (*const i16, usize),
+        _: *const i32,
+        target: Target<i32>,
+    ) {
+        // SAFETY: the same contract as this function's.
+        unsafe { by_rows!(rows, int_dot(k, lhs, rhs, &target), 1 2 3 4) }
+    }
+}
+
+#[target_feature(enable = "avx2,fma")]
+fn stage_floats<T: Widen>(src: &[T], dst: &mut [f32]) {
+    pack::stage(src, dst, T::widen);
+}
+
+#[target_feature(enable = "avx2,fma")]
+fn pack_floats<T: Widen>(src: Tile<'_, T>, dst: &mut [f32]) {
+    pack::panels::<16, 1, T, f32>(src, dst, 0.0, T::widen);
+}
+
+#[target_feature(enable = "avx2,fma")]
+fn stage_words(src: &[i8], dst: &mut [i16]) {
+    pack::stage(src, dst, i16::from);
+}
+
+#[target_feature(enable = "avx2,fma")]
+fn pack_words(src: Tile<'_, i8>, dst: &mut [i16]) {
+    pack::panels::<16, 2, i8, i16>(src, dst, 0, i16::from);
+}
+
+/// # Safety
+/// As `Kernels::outer`, with `R` rows.
+#[target_feature(enable = "avx2,fma")]
+unsafe fn float_outer<const R: usize>(k: usize, lhs: *const f32, rhs: *const f32, target: &Target<f32>) {
+    let mut sums = [[_mm256_setzero_ps(); 2]; R];
+    for p in 0..k {
+        // SAFETY: `p < k`: within the panel of `16 k` elements and each of the `R` staged rows.
+        unsafe {
+            let b = [_mm256_loadu_ps(rhs.add(p * 16)), _mm256_loadu_ps(rhs.add(p * 16 + 8))];
+            for (r, sums) in sums.iter_mut().enumerate() {
+                let a = _mm256_set1_ps(*lhs.add(r * FLOAT_OUTER_STRIDE + p));
+                sums[0] = _mm256_fmadd_ps(a, b[0], sums[0]);
+                sums[1] = _mm256_fmadd_ps(a, b[1], sums[1]);
+            }
+        }
+    }
+    for (r, row) in sums.into_iter().enumerate() {
+        for (half, sum) in row.into_iter().enumerate() {
+            // SAFETY: the target has `R` rows of 16 elements.
+            unsafe {
+                let c = target.ptr.add(r * target.stride + half * 8);
+                let sum = match target.store {
+                    Store::Overwrite => sum,
+                    Store::Accumulate => _mm256_add_ps(_mm256_loadu_ps(c), sum),
+                };
+                _mm256_storeu_ps(c, sum);
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As `Kernels::outer`, with `R` rows.
+#[target_feature(enable = "avx2")]
+unsafe fn int_outer<const R: usize>(k: usize, lhs: *const i16, rhs: *const i16, target: &Target<i32>) {
+    let mut sums = [[_mm256_setzero_si256(); 2]; R];
+    for p in (0..k).step_by(2) {
+        // SAFETY: `p + 2 ≤ k`: within the panel of `16 k` elements and each of the `R` staged rows.
+        unsafe {
+            let b = [
+                _mm256_loadu_si256(rhs.add(p * 16).cast()),
+                _mm256_loadu_si256(rhs.add(p * 16 + 16).cast()),
+            ];
+            for (r, sums) in sums.iter_mut().enumerate() {
+                let a = _mm256_set1_epi32(lhs.add(r * INT_OUTER_STRIDE + p).cast::<i32>().read_unaligned());
+                sums[0] = _mm256_add_epi32(sums[0], _mm256_madd_epi16(a, b[0]));
+                sums[1] = _mm256_add_epi32(sums[1], _mm256_madd_epi16(a, b[1]));
+            }
+        }
+    }
+    for (r, row) in sums.into_iter().enumerate() {
+        for (half, sum) in row.into_iter().enumerate() {
+            // SAFETY: the target has `R` rows of 16 elements.
+            unsafe {
+                let c = target.ptr.add(r * target.stride + half * 8);
+                let sum = match target.store {
+                    Store::Overwrite => sum,
+                    Store::Accumulate => _mm256_add_epi32(_mm256_loadu_si256(c.cast()), sum),
+                };
+                _mm256_storeu_si256(c.cast(), sum);
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As `Kernels::dot`, with `R` rows.
+#[target_feature(enable = "avx2,fma")]
+unsafe fn float_dot<const R: usize>(
+    k: usize,
+    lhs: *const f32,
+    (rhs, rhs_stride): (*const f32, usize),
+    target: &Target<f32>,
+) {
+    let mut sums = [[_mm256_setzero_ps(); 2]; 4];
+    for p in (0..k).step_by(8) {
+        // SAFETY: `p + 8 ≤ k`: within each of the `R` staged rows and the two rows of B.
+        unsafe {
+            let b = [_mm256_loadu_ps(rhs.add(p)), _mm256_loadu_ps(rhs.add(rhs_stride + p))];
+            for (r, sums) in sums.iter_mut().enumerate().take(R) {
+                let a = _mm256_loadu_ps(lhs.add(r * FLOAT_DOT_STRIDE + p));
+                sums[0] = _mm256_fmadd_ps(a, b[0], sums[0]);
+                sums[1] = _mm256_fmadd_ps(a, b[1], sums[1]);
+            }
+        }
+    }
+    let mut all = [0f32; 8];
+    // SAFETY: `all` has eight elements.
+    unsafe { _mm256_storeu_ps(all.as_mut_ptr(), reduce_ps(&sums)) };
+    for r in 0..R {
+        for half in 0..2 {
+            // SAFETY: the target has `R` rows of two elements.
+            unsafe {
+                let c = target.ptr.add(r * target.stride + half);
+                *c = match target.store {
+                    Store::Overwrite => all[2 * r + half],
+                    Store::Accumulate => *c + all[2 * r + half],
+                };
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As `Kernels::dot`, with `R` rows.
+#[target_feature(enable = "avx2")]
+unsafe fn int_dot<const R: usize>(
+    k: usize,
+    lhs: *const i16,
+    (rhs, rhs_stride): (*const i16, usize),
+    target: &Target<i32>,
+) {
+    let mut sums = [[_mm256_setzero_si256(); 2]; 4];
+    for p in (0..k).step_by(16) {
+        // SAFETY: `p + 16 ≤ k`: within each of the `R` staged rows and the two rows of B.
+        unsafe {
+            let b = [
+                _mm256_loadu_si256(rhs.add(p).cast()),
+                _mm256_loadu_si256(rhs.add(rhs_stride + p).cast()),
+            ];
+            for (r, sums) in sums.iter_mut().enumerate().take(R) {
+                let a = _mm256_loadu_si256(lhs.add(r * INT_DOT_STRIDE + p).cast());
+                sums[0] = _mm256_add_epi32(sums[0], _mm256_madd_epi16(a, b[0]));
+                sums[1] = _mm256_add_epi32(sums[1], _mm256_madd_epi16(a, b[1]));
+            }
+        }
+    }
+    let mut all = [0i32; 8];
+    // SAFETY: `all` has eight elements.
+    unsafe { _mm256_storeu_si256(all.as_mut_ptr().cast(), reduce_epi32(&sums)) };
+    for r in 0..R {
+        for half in 0..2 {
+            // SAFETY: the target has `R` rows of two elements.
+            unsafe {
+                let c = target.ptr.add(r * target.stride + half);
+                *c = match target.store {
+                    Store::Overwrite => all[2 * r + half],
+                    Store::Accumulate => (*c).wrapping_add(all[2 * r + half]),
+                };
+            }
+        }
+    }
+}
+
+/// Sums of the lanes of 8 vectors, in the order of the vectors.
+#[target_feature(enable = "avx2")]
+fn reduce_ps(s: &[[__m256; 2]; 4]) -> __m256 {
+    let low = _mm256_hadd_ps(_mm256_hadd_ps(s[0][0], s[0][1]), _mm256_hadd_ps(s[1][0], s[1][1]));
+    let high = _mm256_hadd_ps(_mm256_hadd_ps(s[2][0], s[2][1]), _mm256_hadd_ps(s[3][0], s[3][1]));
+    _mm256_add_ps(
+        _mm256_permute2f128_ps::<0x20>(low, high),
+        _mm256_permute2f128_ps::<0x31>(low, high),
+    )
+}
+
+/// Sums of the lanes of 8 vectors, in the order of the vectors.
+#[target_feature(enable = "avx2")]
+fn reduce_epi32(s: &[[__m256i; 2]; 4]) -> __m256i {
+    let low = _mm256_hadd_epi32(_mm256_hadd_epi32(s[0][0], s[0][1]), _mm256_hadd_epi32(s[1][0], s[1][1]));
+    let high = _mm256_hadd_epi32(_mm256_hadd_epi32(s[2][0], s[2][1]), _mm256_hadd_epi32(s[3][0], s[3][1]));
+    _mm256_add_epi32(
+        _mm256_permute2x128_si256::<0x20>(low, high),
+        _mm256_permute2x128_si256::<0x31>(low, high),
+    )
+}
