@@ -233,6 +233,37 @@ mod tests {
     }
 
     #[test]
+    fn threads_write_windows_of_one_matrix_and_read_each_other() {
+        const THREADS: usize = 4;
+        const COLS: usize = 5;
+        let x = Tensor::zeros(DType::I32, &[7, THREADS * COLS]).named("x");
+        let (arguments, stop) = ([declared(Direction::InOut, &x)], StopFlag::new());
+        let barrier = std::sync::Barrier::new(THREADS);
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (x, arguments, stop, barrier) = (&x, &arguments, &stop, &barrier);
+                scope.spawn(move || {
+                    let block = Block::new("mix", thread, THREADS, thread, arguments, stop);
+                    let window = |of: usize| x.view(&[0, of * COLS], &[7, COLS]);
+                    for round in 0..500 {
+                        let mine = (round * THREADS + thread) as i32;
+                        block.tile_mut::<i32>(&window(thread)).tile_mut().fill(mine);
+                        barrier.wait();
+                        let next = (thread + 1) % THREADS;
+                        let theirs = (round * THREADS + next) as i32;
+                        let guard = block.tile::<i32>(&window(next));
+                        for row in 0..7 {
+                            assert_eq!(guard.tile().row(row), [theirs; COLS]);
+                        }
+                        drop(guard);
+                        barrier.wait();
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
     fn a_window_covers_what_lies_in_it_only() {
         let x = Tensor::zeros(DType::I8, &[3, 4, 5]);
         let window = x.view(&[1, 1, 1], &[2, 2, 3]);

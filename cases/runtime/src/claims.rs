@@ -72,13 +72,13 @@ impl Claims {
     }
 
     /// Registers `wanted`, unless it writes what somebody else accesses or reads what somebody else writes.
-    pub(crate) fn take(&self, wanted: Claim) -> Result<Ticket, Conflict> {
+    pub(crate) fn take(&self, wanted: Claim) -> Result<Ticket, Box<Conflict>> {
         let mut active = self.active.lock().expect(UNPOISONED);
         let in_the_way = |(_, held): &&(u64, Claim)| {
             (held.access == Access::Write || wanted.access == Access::Write) && held.region.overlaps(&wanted.region)
         };
         if let Some((_, held)) = active.claims.iter().find(in_the_way) {
-            return Err(Conflict { wanted, held: *held });
+            return Err(Box::new(Conflict { wanted, held: *held }));
         }
         active.issued += 1;
         let ticket = active.issued;
@@ -118,5 +118,104 @@ impl fmt::Display for Claim {
 impl fmt::Display for Conflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "conflicting access: {}, while {}", self.wanted, self.held)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn claim(region: Region, access: Access) -> Claim {
+        Claim {
+            region,
+            access,
+            claimant: Claimant::Outside,
+            tensor: "t",
+        }
+    }
+
+    const BYTES: usize = 96;
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Take(Region, Access),
+        /// Releases the n-th of the claims that are held, modulo their number.
+        Release(usize),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let region = (0..40usize, 0..8usize, 0..6usize, 0..3usize)
+            .prop_map(|(offset, row, rows, gap)| Region::new(offset, row, rows, row + gap));
+        let access = prop_oneof![Just(Access::Read), Just(Access::Write)];
+        prop_oneof![
+            3 => (region, access).prop_map(|(region, access)| Step::Take(region, access)),
+            2 => (0..8usize).prop_map(Step::Release),
+        ]
+    }
+
+    /// Bytes of a region, by asking for the overlap with each single byte; that this is exact is
+    /// shown beside the region.
+    fn bytes(region: Region) -> impl Iterator<Item = usize> {
+        (0..BYTES).filter(move |byte| region.overlaps(&Region::dense(*byte, 1)))
+    }
+
+    proptest! {
+        /// The list grants exactly what a table of readers and writers per byte allows.
+        #[test]
+        fn claims_are_granted_as_a_table_of_bytes_says(steps in prop::collection::vec(step(), 1..60)) {
+            let claims = Claims::new();
+            let (mut readers, mut written) = ([0u32; BYTES], [false; BYTES]);
+            let mut held: Vec<(Ticket, Region, Access)> = Vec::new();
+            for step in steps {
+                match step {
+                    Step::Take(region, access) => {
+                        let free = bytes(region).all(|byte| !written[byte] && (access == Access::Read || readers[byte] == 0));
+                        let taken = claims.take(claim(region, access));
+                        prop_assert_eq!(taken.is_ok(), free);
+                        let Ok(ticket) = taken else { continue };
+                        held.push((ticket, region, access));
+                        for byte in bytes(region) {
+                            match access {
+                                Access::Read => readers[byte] += 1,
+                                Access::Write => written[byte] = true,
+                            }
+                        }
+                    }
+                    Step::Release(n) => {
+                        if held.is_empty() {
+                            continue;
+                        }
+                        let (ticket, region, access) = held.swap_remove(n % held.len());
+                        claims.release(ticket);
+                        for byte in bytes(region) {
+                            match access {
+                                Access::Read => readers[byte] -= 1,
+                                Access::Write => written[byte] = false,
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_conflict_names_the_claim_in_the_way() {
+        let claims = Claims::new();
+        let _other = claims.take(claim(Region::dense(64, 8), Access::Write)).unwrap();
+        let ticket = claims.take(claim(Region::dense(0, 8), Access::Read)).unwrap();
+        let wanted = claim(Region::dense(4, 8), Access::Write);
+        let conflict = claims.take(wanted).unwrap_err();
+        assert_eq!(
+            *conflict,
+            Conflict {
+                wanted,
+                held: claim(Region::dense(0, 8), Access::Read)
+            }
+        );
+        claims.release(ticket);
+        claims.take(wanted).unwrap();
     }
 }

@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 
 use crate::claims::{Access, Claimant};
 use crate::element::Element;
-use crate::layout::Rows;
+use crate::layout::Matrix;
 use crate::memory::{Held, Memory};
 use crate::tensor::Tensor;
 use crate::tile::{Tile, TileMut};
@@ -37,7 +37,7 @@ pub struct WriteGuard<'a, T> {
 #[derive(Debug)]
 pub struct TileGuard<'a, T> {
     first: NonNull<T>,
-    shape: Rows,
+    shape: Matrix,
     _held: Held<'a>,
     _elements: PhantomData<&'a [T]>,
 }
@@ -46,7 +46,7 @@ pub struct TileGuard<'a, T> {
 #[derive(Debug)]
 pub struct TileMutGuard<'a, T> {
     first: NonNull<T>,
-    shape: Rows,
+    shape: Matrix,
     _held: Held<'a>,
     _elements: PhantomData<&'a mut [T]>,
 }
@@ -74,9 +74,9 @@ fn claim_tile<'a, T: Element>(
     tensor: &Tensor,
     access: Access,
     claimant: Claimant,
-) -> (NonNull<T>, Rows, Held<'a>) {
+) -> (NonNull<T>, Matrix, Held<'a>) {
     tensor.expect_dtype::<T>();
-    let shape = tensor.layout().rows().unwrap_or_else(|| {
+    let shape = tensor.layout().matrix().unwrap_or_else(|| {
         panic!("the leading axes of {tensor:?} don't fold to one row distance, so it can't be accessed as a tile")
     });
     let (first, held) = claim_footprint(memory, tensor, access, claimant);
@@ -137,7 +137,7 @@ impl<'a, T: Element> TileGuard<'a, T> {
 
     /// The elements.
     pub fn tile(&self) -> Tile<'_, T> {
-        let Rows { rows, cols, stride } = self.shape;
+        let Matrix { rows, cols, stride } = self.shape;
         #[expect(unsafe_code, reason = "the one place that turns a claim into a tile")]
         // SAFETY: *claimed elements*: every row lies in the claimed region, the claim lasts as long
         // as the borrow of `self`, and by *claimed access* nobody writes there meanwhile. Mapped
@@ -162,7 +162,7 @@ impl<'a, T: Element> TileMutGuard<'a, T> {
 
     /// The elements, shared.
     pub fn tile(&self) -> Tile<'_, T> {
-        let Rows { rows, cols, stride } = self.shape;
+        let Matrix { rows, cols, stride } = self.shape;
         #[expect(unsafe_code, reason = "the one place that turns a write claim into a shared tile")]
         // SAFETY: as in `TileGuard::tile`; an exclusive tile would need the exclusive borrow of `self`.
         unsafe {
@@ -172,7 +172,7 @@ impl<'a, T: Element> TileMutGuard<'a, T> {
 
     /// The elements, exclusive.
     pub fn tile_mut(&mut self) -> TileMut<'_, T> {
-        let Rows { rows, cols, stride } = self.shape;
+        let Matrix { rows, cols, stride } = self.shape;
         #[expect(
             unsafe_code,
             reason = "the one place that turns a write claim into an exclusive tile"

@@ -15,7 +15,7 @@ pub(crate) struct Layout {
 
 /// A layout seen as a matrix: the last axis across, all others folded into rows. In elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rows {
+pub(crate) struct Matrix {
     pub(crate) rows: usize,
     pub(crate) cols: usize,
     pub(crate) stride: usize,
@@ -129,7 +129,7 @@ impl Layout {
     }
 
     /// The matrix form, if the leading axes fold to one row stride.
-    pub(crate) fn rows(&self) -> Option<Rows> {
+    pub(crate) fn matrix(&self) -> Option<Matrix> {
         let cols = self.dims[self.rank - 1];
         let (mut rows, mut stride) = (1, cols);
         for axis in (0..self.rank - 1).rev() {
@@ -144,7 +144,7 @@ impl Layout {
             }
             rows *= dim;
         }
-        Some(Rows { rows, cols, stride })
+        Some(Matrix { rows, cols, stride })
     }
 
     /// Position of the element with this row-major index, in elements behind the first.
@@ -162,7 +162,7 @@ impl Layout {
         if self.is_contiguous() {
             return Some(Region::dense(start, self.len() * element));
         }
-        let Rows { rows, cols, stride } = self.rows()?;
+        let Matrix { rows, cols, stride } = self.matrix()?;
         Some(Region::new(start, cols * element, rows, stride * element))
     }
 
@@ -173,7 +173,7 @@ impl Layout {
 
     /// Whether every element of `part`, which starts `at` elements behind our first, is one of ours.
     pub(crate) fn covers(&self, at: usize, part: &Self) -> bool {
-        if let (Some(ours), Some(theirs)) = (self.rows(), part.rows())
+        if let (Some(ours), Some(theirs)) = (self.matrix(), part.matrix())
             && (ours.stride == theirs.stride || theirs.rows == 1)
             && ours.stride > 0
         {
@@ -216,5 +216,153 @@ impl Layout {
             rest %= stride;
         }
         rest.checked_add(len).is_some_and(|end| end <= run)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// All multi-indices below `dims`, in row-major order.
+    fn indices(dims: &[usize]) -> Vec<Vec<usize>> {
+        let mut all = vec![vec![]];
+        for dim in dims {
+            all = all
+                .into_iter()
+                .flat_map(|index: Vec<usize>| (0..*dim).map(move |i| [index.as_slice(), &[i]].concat()))
+                .collect();
+        }
+        all
+    }
+
+    /// Position of a multi-index in a dense tensor, by Horner's rule.
+    fn dense_position(dims: &[usize], index: &[usize]) -> usize {
+        index.iter().zip(dims).fold(0, |position, (i, dim)| position * dim + i)
+    }
+
+    /// A dense shape, and one window within another window of it: (dims, offsets, extents, offsets, extents).
+    #[derive(Clone, Debug)]
+    struct Nested {
+        dims: Vec<usize>,
+        outer: (Vec<usize>, Vec<usize>),
+        inner: (Vec<usize>, Vec<usize>),
+    }
+
+    fn window(dims: Vec<usize>) -> impl Strategy<Value = (Vec<usize>, Vec<usize>)> {
+        dims.into_iter()
+            .map(|dim| (0..=dim).prop_flat_map(move |offset| (Just(offset), 0..=dim - offset)))
+            .collect::<Vec<_>>()
+            .prop_map(|axes| axes.into_iter().unzip())
+    }
+
+    fn nested() -> impl Strategy<Value = Nested> {
+        prop::collection::vec(1..5usize, 1..5).prop_flat_map(|dims| {
+            (Just(dims.clone()), window(dims)).prop_flat_map(|(dims, outer)| {
+                (Just(dims), Just(outer.clone()), window(outer.1)).prop_map(|(dims, outer, inner)| Nested {
+                    dims,
+                    outer,
+                    inner,
+                })
+            })
+        })
+    }
+
+    /// Positions that a window of a window must address, computed on multi-indices.
+    fn expected(nested: &Nested) -> Vec<usize> {
+        indices(&nested.inner.1)
+            .into_iter()
+            .map(|index| {
+                let place: Vec<usize> = (0..index.len())
+                    .map(|axis| index[axis] + nested.inner.0[axis] + nested.outer.0[axis])
+                    .collect();
+                dense_position(&nested.dims, &place)
+            })
+            .collect()
+    }
+
+    fn positions(start: usize, layout: &Layout) -> Vec<usize> {
+        (0..layout.len()).map(|index| start + layout.position(index)).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+
+        #[test]
+        fn windows_address_what_indices_say(nested in nested()) {
+            let dense = Layout::dense(&nested.dims);
+            let (at, outer) = dense.window(&nested.outer.0, &nested.outer.1);
+            let (further, inner) = outer.window(&nested.inner.0, &nested.inner.1);
+            let expected = expected(&nested);
+            prop_assert_eq!(positions(at + further, &inner), expected.clone());
+
+            let gapless = expected.windows(2).all(|pair| pair[1] == pair[0] + 1);
+            prop_assert_eq!(inner.is_contiguous(), gapless);
+            if gapless {
+                let flat = inner.reshaped(&[expected.len()]);
+                prop_assert_eq!(positions(at + further, &flat), expected.clone());
+            }
+
+            let (runs, run) = inner.runs();
+            prop_assert_eq!(runs * run, expected.len());
+            let pieces: Vec<usize> = (0..runs.min(expected.len()))
+                .flat_map(|i| (0..run).map(move |j| (i, j)))
+                .map(|(i, j)| at + further + inner.position(i * run) + j)
+                .collect();
+            prop_assert_eq!(pieces, expected.clone());
+
+            if let Some(Matrix { rows, cols, stride }) = inner.matrix() {
+                let folded: Vec<usize> = (0..rows).flat_map(|r| (0..cols).map(move |c| at + further + r * stride + c)).collect();
+                prop_assert_eq!(folded, expected.clone());
+            }
+
+            // Bytes of the region (element size 2) are those of the elements, or a range around them.
+            let region = inner.region((at + further) * 2, 2);
+            prop_assert_eq!(region.is_some(), inner.matrix().is_some() || gapless);
+            for byte in 0..2 * dense.len() {
+                let mine = expected.contains(&(byte / 2));
+                let in_region = |region: Region| region.overlaps(&Region::dense(byte, 1));
+                if let Some(region) = region {
+                    prop_assert_eq!(in_region(region), mine);
+                }
+                prop_assert!(!mine || in_region(inner.bounds((at + further) * 2, 2)));
+            }
+        }
+
+        #[test]
+        fn covering_is_being_a_subset(nested in nested(), before in prop::collection::vec(0..2usize, 4), more in prop::collection::vec(0..3usize, 4)) {
+            let dense = Layout::dense(&nested.dims);
+            let (at, window) = dense.window(&nested.outer.0, &nested.outer.1);
+            let mine = positions(at, &window);
+            // A window of the window, grown by a little on some sides, and clipped to the tensor.
+            let axes = 0..nested.dims.len();
+            let offsets: Vec<usize> = axes
+                .clone()
+                .map(|axis| (nested.outer.0[axis] + nested.inner.0[axis]).saturating_sub(before[axis]))
+                .collect();
+            let dims: Vec<usize> = axes
+                .map(|axis| (nested.inner.1[axis] + more[axis]).min(nested.dims[axis] - offsets[axis]))
+                .collect();
+            let (part_at, part) = dense.window(&offsets, &dims);
+            let theirs = positions(part_at, &part);
+            // `covers` is asked only about parts within the bounds.
+            if !theirs.is_empty() && part_at >= at && part_at + part.span() <= at + window.span() {
+                let subset = theirs.iter().all(|position| mine.contains(position));
+                prop_assert_eq!(window.covers(part_at - at, &part), subset);
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "exceeds the address space")]
+    fn a_shape_beyond_the_address_space_panics() {
+        Layout::dense(&[1 << 31, 1 << 31, 4]);
+    }
+
+    #[test]
+    #[should_panic(expected = "has 1 to 6 axes, not 0")]
+    fn a_shape_without_axes_panics() {
+        Layout::dense(&[]);
     }
 }

@@ -10,6 +10,8 @@ mod halt;
 mod ids;
 mod layout;
 mod memory;
+#[cfg(all(test, loom))]
+mod models;
 mod region;
 mod signal;
 mod spec;

@@ -5,7 +5,7 @@ use std::fmt;
 /// A set of bytes `{ offset + r * stride + b : r < rows, b < row_bytes }` of one memory.
 ///
 /// Normalised: rows that touch are one row, one row has a stride of its own length, and the empty
-/// set has no rows. Rows never overlap each other.
+/// set has no rows. Matrix never overlap each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Region {
     offset: usize,
@@ -116,5 +116,66 @@ impl fmt::Display for Region {
             0 | 1 => write!(f, "bytes {offset}..{}", self.end()),
             _ => write!(f, "{rows} rows of {row_bytes} B, {stride} B apart, from byte {offset}"),
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Offset, row bytes, rows, stride: small, so that near misses are frequent, and with few
+    /// different strides, so that equal ones are too.
+    fn rectangle() -> impl Strategy<Value = (usize, usize, usize, usize)> {
+        (
+            0..60usize,
+            0..8usize,
+            0..8usize,
+            prop_oneof![Just(0usize), Just(1), Just(3), 0..9usize],
+        )
+            .prop_map(|(offset, row_bytes, rows, gap)| (offset, row_bytes, rows, row_bytes + gap))
+    }
+
+    fn bytes((offset, row_bytes, rows, stride): (usize, usize, usize, usize)) -> BTreeSet<usize> {
+        (0..rows)
+            .flat_map(|r| (0..row_bytes).map(move |b| offset + r * stride + b))
+            .collect()
+    }
+
+    fn region((offset, row_bytes, rows, stride): (usize, usize, usize, usize)) -> Region {
+        Region::new(offset, row_bytes, rows, stride)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+        #[test]
+        fn overlap_is_a_common_byte(a in rectangle(), b in rectangle()) {
+            let common = !bytes(a).is_disjoint(&bytes(b));
+            prop_assert_eq!(region(a).overlaps(&region(b)), common);
+            prop_assert_eq!(region(b).overlaps(&region(a)), common);
+        }
+
+        #[test]
+        fn overlap_of_equal_strides_is_a_common_byte(a in rectangle(), b in rectangle(), stride in 8..12usize) {
+            let (a, b) = ((a.0, a.1, a.2, stride), (b.0, b.1, b.2, stride));
+            prop_assert_eq!(region(a).overlaps(&region(b)), !bytes(a).is_disjoint(&bytes(b)));
+        }
+
+        #[test]
+        fn the_end_is_behind_the_last_byte(a in rectangle()) {
+            prop_assert_eq!(region(a).end(), bytes(a).last().map_or(a.0, |last| last + 1));
+            prop_assert_eq!(region(a).is_empty(), bytes(a).is_empty());
+        }
+    }
+
+    #[test]
+    fn far_apart_rectangles_do_not_wrap() {
+        let far = Region::new(isize::MAX as usize - 64, 8, 3, 16);
+        assert!(!far.overlaps(&Region::new(0, 8, 3, 16)));
+        assert!(far.overlaps(&Region::new(isize::MAX as usize - 60, 1, 2, 16)));
     }
 }

@@ -107,6 +107,7 @@ impl<'a, T> Tile<'a, T> {
     }
 
     /// Window of this tile.
+    #[must_use]
     #[track_caller]
     pub fn sub(&self, rows: Range<usize>, cols: Range<usize>) -> Tile<'a, T> {
         assert!(
