@@ -43,14 +43,28 @@ pub const CHECKS: &[Check] = &[
         name: "clippy",
         shows: "no lint fires, in any target",
         needs: None,
-        commands: &[cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])],
+        commands: &[cargo(&[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--locked",
+            "--",
+            "-D",
+            "warnings",
+        ])],
     },
     Check {
         name: "doc",
         shows: "the documentation builds without warnings",
         needs: None,
         commands: &[Command {
-            args: &["doc", "--workspace", "--no-deps", "--locked", "--document-private-items"],
+            args: &[
+                "doc",
+                "--workspace",
+                "--no-deps",
+                "--locked",
+                "--document-private-items",
+            ],
             env: &[("RUSTDOCFLAGS", "-D warnings")],
         }],
     },
@@ -65,7 +79,17 @@ pub const CHECKS: &[Check] = &[
         shows: "the runtime's synchronisation holds in every interleaving of its models",
         needs: None,
         commands: &[Command {
-            args: &["test", "--release", "--locked", "-p", "ring-runtime", "--test", "loom", "--target-dir", "target/loom"],
+            args: &[
+                "test",
+                "--release",
+                "--locked",
+                "-p",
+                "ring-runtime",
+                "--test",
+                "loom",
+                "--target-dir",
+                "target/loom",
+            ],
             env: &[("RUSTFLAGS", "--cfg loom")],
         }],
     },
@@ -103,9 +127,16 @@ pub enum CheckEnd {
 /// Runs one check; its output goes where ours goes.
 pub fn run(sh: &Shell, check: &Check) -> CheckEnd {
     if let Some(tool) = check.needs {
-        let found = cmd!(sh, "cargo {tool} --version").quiet().ignore_stdout().ignore_stderr().run().is_ok();
+        let found = cmd!(sh, "cargo {tool} --version")
+            .quiet()
+            .ignore_stdout()
+            .ignore_stderr()
+            .run()
+            .is_ok();
         if !found {
-            return CheckEnd::NotRun(format!("`cargo {tool}` is not installed: `cargo install cargo-{tool} --locked`"));
+            return CheckEnd::NotRun(format!(
+                "`cargo {tool}` is not installed: `cargo install cargo-{tool} --locked`"
+            ));
         }
     }
     let start = Instant::now();

@@ -29,6 +29,8 @@ pub struct Cli {
 pub enum Command {
     /// List the declared cases.
     List(cmd::list::Args),
+    /// Run the project's own checks.
+    Ci(cmd::ci::Args),
 }
 
 /// Which cases of which platform.

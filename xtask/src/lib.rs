@@ -1,6 +1,7 @@
 //! ringsweep: regression sweeps of ring-heap kernels.
 
 pub mod case_id;
+pub mod ci;
 pub mod cli;
 pub mod cmd;
 pub mod duration;

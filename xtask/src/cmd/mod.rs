@@ -13,6 +13,7 @@ use crate::{
     exit::Exit,
 };
 
+pub mod ci;
 pub mod list;
 
 /// What every command works in.
@@ -96,6 +97,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Exit {
 fn run(command: Command, context: &mut Context<'_>) -> anyhow::Result<Exit> {
     match command {
         Command::List(args) => list::run(&args, context),
+        Command::Ci(args) => ci::run(&args, context),
     }
 }
 
