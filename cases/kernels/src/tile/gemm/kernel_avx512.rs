@@ -10,12 +10,12 @@
 )]
 
 use std::arch::x86_64::{
-    __m512, __m512i, _mm_add_epi32, _mm_add_ps, _mm_loadu_ps, _mm_loadu_si128, _mm_storeu_ps, _mm_storeu_si128,
-    _mm512_add_epi32, _mm512_add_ps, _mm512_castpd_ps, _mm512_castps_pd, _mm512_castps_si512, _mm512_castsi512_ps,
-    _mm512_dpbusd_epi32, _mm512_extractf32x4_ps, _mm512_extracti32x4_epi32, _mm512_fmadd_ps, _mm512_loadu_ps,
-    _mm512_loadu_si512, _mm512_set1_epi8, _mm512_set1_epi32, _mm512_set1_ps, _mm512_setzero_ps, _mm512_setzero_si512,
-    _mm512_shuffle_f32x4, _mm512_storeu_ps, _mm512_storeu_si512, _mm512_unpackhi_pd, _mm512_unpackhi_ps,
-    _mm512_unpacklo_pd, _mm512_unpacklo_ps, _mm512_xor_si512,
+    __m512, __m512i, _mm_add_epi32, _mm_add_ps, _mm_loadu_ps, _mm_loadu_si128, _mm_set1_epi32, _mm_storeu_ps,
+    _mm_storeu_si128, _mm512_add_epi32, _mm512_add_ps, _mm512_castpd_ps, _mm512_castps_pd, _mm512_castps_si512,
+    _mm512_castsi512_ps, _mm512_dpbusd_epi32, _mm512_extractf32x4_ps, _mm512_extracti32x4_epi32, _mm512_fmadd_ps,
+    _mm512_loadu_ps, _mm512_loadu_si512, _mm512_set1_epi8, _mm512_set1_epi32, _mm512_set1_ps, _mm512_setzero_ps,
+    _mm512_setzero_si512, _mm512_shuffle_f32x4, _mm512_storeu_ps, _mm512_storeu_si512, _mm512_unpackhi_pd,
+    _mm512_unpackhi_ps, _mm512_unpacklo_pd, _mm512_unpacklo_ps, _mm512_xor_si512,
 };
 use std::marker::PhantomData;
 
@@ -257,7 +257,10 @@ unsafe fn float_dot<const R: usize>(
     for p in (0..k).step_by(16) {
         // SAFETY: `p + 16 ≤ k`: within each of the `R` staged rows and the four rows of B.
         unsafe {
-            let b: [__m512; 4] = std::array::from_fn(|c| _mm512_loadu_ps(rhs.add(c * rhs_stride + p)));
+            let mut b = [_mm512_setzero_ps(); 4];
+            for (c, b) in b.iter_mut().enumerate() {
+                *b = _mm512_loadu_ps(rhs.add(c * rhs_stride + p));
+            }
             for (r, sums) in sums.iter_mut().enumerate().take(R) {
                 let a = _mm512_loadu_ps(lhs.add(r * FLOAT_DOT_STRIDE + p));
                 for (sum, &b) in sums.iter_mut().zip(&b) {
@@ -324,7 +327,7 @@ unsafe fn int_dot<const R: usize>(
         // SAFETY: the target has `R` rows of four elements, `bias` has `R`.
         unsafe {
             let c = target.ptr.add(r * target.stride);
-            let sum = _mm_add_epi32(sum, _mm512_extracti32x4_epi32::<0>(_mm512_set1_epi32(*bias.add(r))));
+            let sum = _mm_add_epi32(sum, _mm_set1_epi32(*bias.add(r)));
             let sum = match target.store {
                 Store::Overwrite => sum,
                 Store::Accumulate => _mm_add_epi32(_mm_loadu_si128(c.cast()), sum),
@@ -335,34 +338,52 @@ unsafe fn int_dot<const R: usize>(
 }
 
 /// Sums of the lanes of 16 vectors, in the order of the vectors.
+///
+/// A macro, and no closures or array adaptors anywhere near: those are compiled without the target
+/// features, and then every vector goes through memory.
 macro_rules! reduce {
-    ($sums:expr, $add:expr) => {{
-        let add = $add;
+    ($sums:expr, $view:ident, $add:ident) => {{
         let mut quads = [_mm512_setzero_ps(); 4];
         for (quad, &[a, b, c, d]) in quads.iter_mut().zip($sums) {
-            let ab = add(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
-            let cd = add(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+            let (a, b, c, d) = ($view(a), $view(b), $view(c), $view(d));
+            let ab = $add(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+            let cd = $add(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
             let (ab, cd) = (_mm512_castps_pd(ab), _mm512_castps_pd(cd));
             let low = _mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd));
             let high = _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd));
-            *quad = add(low, high);
+            *quad = $add(low, high);
         }
-        let fold = |x, y| add(_mm512_shuffle_f32x4::<0x88>(x, y), _mm512_shuffle_f32x4::<0xdd>(x, y));
-        fold(fold(quads[0], quads[1]), fold(quads[2], quads[3]))
+        let [a, b, c, d] = quads;
+        let ab = $add(_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b));
+        let cd = $add(_mm512_shuffle_f32x4::<0x88>(c, d), _mm512_shuffle_f32x4::<0xdd>(c, d));
+        $add(
+            _mm512_shuffle_f32x4::<0x88>(ab, cd),
+            _mm512_shuffle_f32x4::<0xdd>(ab, cd),
+        )
     }};
 }
 
 #[target_feature(enable = "avx512f")]
-fn reduce_ps(sums: &[[__m512; 4]; 4]) -> __m512 {
-    reduce!(sums, |x, y| _mm512_add_ps(x, y))
+#[inline]
+fn as_is(x: __m512) -> __m512 {
+    x
+}
+
+/// Integer lanes held in a float vector, so that both kinds share the shuffles.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn add_lanes(x: __m512, y: __m512) -> __m512 {
+    _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(x), _mm512_castps_si512(y)))
 }
 
 #[target_feature(enable = "avx512f")]
+#[inline]
+fn reduce_ps(sums: &[[__m512; 4]; 4]) -> __m512 {
+    reduce!(sums, as_is, _mm512_add_ps)
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
 fn reduce_epi32(sums: &[[__m512i; 4]; 4]) -> __m512i {
-    let sums = sums.map(|row| row.map(|x| _mm512_castsi512_ps(x)));
-    let all = reduce!(&sums, |x, y| _mm512_castsi512_ps(_mm512_add_epi32(
-        _mm512_castps_si512(x),
-        _mm512_castps_si512(y)
-    )));
-    _mm512_castps_si512(all)
+    _mm512_castps_si512(reduce!(sums, _mm512_castsi512_ps, add_lanes))
 }
