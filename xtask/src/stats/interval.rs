@@ -59,7 +59,7 @@ fn trimmed(n: usize, m: usize, tail: f64) -> Option<usize> {
 fn quantile_of_tail(tail: f64) -> f64 {
     let (mut low, mut high) = (0.0, 10.0);
     for _ in 0..60 {
-        let middle = (low + high) / 2.0;
+        let middle = f64::midpoint(low, high);
         if upper_tail(middle) > tail {
             low = middle;
         } else {

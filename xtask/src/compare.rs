@@ -1,0 +1,323 @@
+//! What changed: every case of a run against a reference (a baseline, or another run).
+//!
+//! The comparison is per case and never by counts. It decides nothing about passing: that is `gate`'s
+//! matter, and how it looks is `report`'s. What can't be compared is said to be so, with the reason;
+//! nothing here turns the absence of a comparison into the absence of a change.
+
+use std::collections::BTreeMap;
+
+use crate::baseline::{Baseline, Row};
+use crate::case_id::CaseId;
+use crate::host_class::{FactDifference, HostClass};
+use crate::outcome::Outcome;
+use crate::record::{Run, RunStatus};
+
+mod common_mode;
+mod confirm;
+mod latency;
+mod outcome_change;
+mod rings;
+mod rules;
+mod severity;
+mod summary;
+
+pub use common_mode::CommonMode;
+pub use confirm::{Confirmation, Fresh, Suspect, confirm, suspects};
+pub use latency::{Direction, Effect, LatencyVerdict, Reading, Undecided, Unlikely};
+pub use outcome_change::OutcomeChange;
+pub use rings::{RingFinding, RingResource};
+pub use rules::{Correction, Rules};
+pub use severity::Severity;
+pub use summary::{CaseSummary, LatencySummary, RingPeak, summarise};
+
+/// What a comparison needs besides its two sides.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// Thresholds and levels.
+    pub rules: Rules,
+    /// Cases that were renamed: old id, new id.
+    pub renamed: Vec<(CaseId, CaseId)>,
+    /// Today, for the age of the baseline.
+    pub today: jiff::civil::Date,
+}
+
+impl Context {
+    /// The given rules, no renames, today.
+    pub fn new(rules: Rules) -> Self {
+        Self {
+            rules,
+            renamed: Vec::new(),
+            today: jiff::ZonedDateTime::now().date(),
+        }
+    }
+}
+
+/// A run against a reference.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// Whether there was anything to compare.
+    pub standing: Standing,
+    /// The reference's side.
+    pub base: Party,
+    /// The run's side.
+    pub now: Party,
+    /// One entry per case of either side that the run was to cover, worst first, then by id.
+    pub cases: Vec<CaseDiff>,
+    /// Cases of the reference that the run's selection or shard left out.
+    pub not_selected: usize,
+    /// Facts of the host that differ; latencies are then not compared.
+    pub host_differences: Vec<FactDifference>,
+    /// Whether all cases moved together.
+    pub common_mode: Option<CommonMode>,
+    /// How many latency tests were corrected for together.
+    pub family: usize,
+    /// Age of the reference in days, where it is known.
+    pub age_days: Option<i64>,
+    /// What should be known and is no change of a case.
+    pub notes: Vec<String>,
+    /// The thresholds that were used.
+    pub rules: Rules,
+}
+
+/// One side of a comparison, as reports name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Party {
+    /// `baseline host.<class>`, `run <id>`, …
+    pub label: String,
+    /// Platform.
+    pub platform: String,
+    /// Host class.
+    pub host_class: String,
+    /// Commit, where known.
+    pub commit: Option<String>,
+    /// Matrix hash, where known.
+    pub matrix_hash: Option<String>,
+}
+
+/// Whether the two sides can be held against each other at all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Cases were compared: so many have a reference.
+    Compared(usize),
+    /// The run holds no record.
+    EmptyRun,
+    /// There is no reference for this platform.
+    NoBaseline,
+    /// Both sides have cases, none has the same id: names changed, or it is some other sweep.
+    NothingInCommon,
+    /// The sides are for different platforms.
+    OtherPlatform,
+    /// The two sides are the same run.
+    SameRun,
+}
+
+impl Standing {
+    /// The word for it in every report.
+    pub const fn token(&self) -> &'static str {
+        match self {
+            Self::Compared(_) => "compared",
+            Self::EmptyRun => "empty-run",
+            Self::NoBaseline => "no-baseline",
+            Self::NothingInCommon => "nothing-in-common",
+            Self::OtherPlatform => "other-platform",
+            Self::SameRun => "same-run",
+        }
+    }
+}
+
+/// One case.
+#[derive(Clone, Debug)]
+pub struct CaseDiff {
+    /// The case, by its name in the run.
+    pub case: CaseId,
+    /// Its name in the reference, where it was renamed.
+    pub renamed_from: Option<CaseId>,
+    /// What the reference holds; `None` for a new case.
+    pub base: Option<CaseSummary>,
+    /// What the run holds; `None` for a case without a record.
+    pub now: Option<CaseSummary>,
+    /// The outcome against the reference's.
+    pub change: OutcomeChange,
+    /// The latency against the reference's.
+    pub latency: LatencyVerdict,
+    /// How a suspect fared when it was measured again.
+    pub confirmation: Option<Confirmation>,
+    /// Ring occupancy against the reference's and against capacity.
+    pub rings: Vec<RingFinding>,
+}
+
+impl CaseDiff {
+    /// The outcome of the run; `missing` without a record.
+    pub fn outcome(&self) -> Outcome {
+        self.now.as_ref().map_or(Outcome::Missing, |now| now.outcome.clone())
+    }
+
+    /// How bad it is, for sorting.
+    pub fn severity(&self) -> Severity {
+        Severity::of(self)
+    }
+
+    /// Tags of the case, from the run or else the reference.
+    pub fn tags(&self) -> &[String] {
+        let side = self.now.as_ref().or(self.base.as_ref());
+        side.map_or(&[], |side| side.tags.as_slice())
+    }
+}
+
+/// Compares a run with the accepted (or released) baseline.
+pub fn against_baseline(run: &Run, baseline: &Baseline, context: &Context) -> Comparison {
+    let base = Party {
+        label: baseline.label(),
+        platform: baseline.platform.clone(),
+        host_class: baseline.host.to_string(),
+        commit: baseline.latest().and_then(|accept| accept.commit.clone()),
+        matrix_hash: baseline.latest().map(|accept| accept.matrix_hash.clone()),
+    };
+    let mut comparison = compare(run, &baseline.rows, base, &baseline.host, context);
+    comparison.age_days = baseline.latest().and_then(|accept| accept.age_days(context.today));
+    comparison
+}
+
+/// Compares a run with another one.
+pub fn against_run(run: &Run, base: &Run, context: &Context) -> Comparison {
+    let party = party_of(base);
+    let host = HostClass::from_facts(&base.provenance.host);
+    let rows: BTreeMap<CaseId, Row> = summarise(base)
+        .into_iter()
+        .map(|(case, summary)| (case, Row::fresh(summary, &base.provenance.run_id)))
+        .collect();
+    let mut comparison = compare(run, &rows, party, &host, context);
+    if run.provenance.run_id == base.provenance.run_id {
+        comparison.standing = Standing::SameRun;
+    }
+    if base.provenance.status == RunStatus::Incomplete {
+        comparison
+            .notes
+            .push(format!("the reference `{}` is incomplete", base.provenance.run_id));
+    }
+    comparison
+}
+
+/// A run for whose platform there is no reference at all: every case is new.
+pub fn without_reference(run: &Run, context: &Context) -> Comparison {
+    let party = Party {
+        label: "no baseline".into(),
+        ..party_of(run)
+    };
+    let host = HostClass::from_facts(&run.provenance.host);
+    let mut comparison = compare(run, &BTreeMap::new(), party, &host, context);
+    if comparison.standing != Standing::EmptyRun {
+        comparison.standing = Standing::NoBaseline;
+    }
+    comparison
+}
+
+fn party_of(run: &Run) -> Party {
+    Party {
+        label: format!("run {}", run.provenance.run_id),
+        platform: run.provenance.platform.clone(),
+        host_class: HostClass::from_facts(&run.provenance.host).to_string(),
+        commit: run.provenance.git_commit.clone(),
+        matrix_hash: Some(run.provenance.matrix_hash.clone()),
+    }
+}
+
+fn compare(
+    run: &Run,
+    rows: &BTreeMap<CaseId, Row>,
+    base: Party,
+    base_host: &HostClass,
+    context: &Context,
+) -> Comparison {
+    let now = party_of(run);
+    let host_differences = base_host.differences(&HostClass::from_facts(&run.provenance.host));
+    let mut summaries = summarise(run);
+    let covers_all = run.covers_whole_matrix();
+    let planned: std::collections::BTreeSet<&CaseId> = run.provenance.planned.iter().collect();
+
+    // Every case takes the reference row of its own name, or of the name that it is declared to have had.
+    let former: BTreeMap<&CaseId, &CaseId> = context.renamed.iter().map(|(from, to)| (to, from)).collect();
+    let mut cases = Vec::new();
+    let mut taken = std::collections::BTreeSet::new();
+    let mut names: std::collections::BTreeSet<CaseId> = summaries.keys().cloned().collect();
+    names.extend(planned.iter().map(|case| (*case).clone()));
+    for case in names {
+        let renamed_from = former
+            .get(&case)
+            .filter(|from| !rows.contains_key(&case) && rows.contains_key(**from))
+            .map(|from| (*from).clone());
+        let key = renamed_from.as_ref().unwrap_or(&case);
+        let row = rows.get(key);
+        if row.is_some() {
+            taken.insert(key.clone());
+        }
+        let now = summaries.remove(&case);
+        cases.push((case, renamed_from, row, now));
+    }
+    let shared = taken.len();
+    let mut not_selected = 0;
+    for (case, row) in rows.iter().filter(|(case, _)| !taken.contains(*case)) {
+        if covers_all {
+            cases.push((case.clone(), None, Some(row), None));
+        } else {
+            not_selected += 1;
+        }
+    }
+
+    let same_platform = base.platform == now.platform;
+    let incomparable = (!same_platform || !host_differences.is_empty()).then(|| host_differences.clone());
+    let pairs: Vec<_> = cases.iter().map(|(_, _, row, now)| (*row, now.as_ref())).collect();
+    let judged = latency::judge_all(&pairs, incomparable.as_deref(), &context.rules);
+    let mut cases: Vec<CaseDiff> = cases
+        .into_iter()
+        .zip(judged.verdicts)
+        .map(|((case, renamed_from, row, now), latency)| {
+            let base = row.map(|row| row.summary.clone());
+            let change = OutcomeChange::of(base.as_ref(), now.as_ref());
+            let rings = rings::findings(base.as_ref(), now.as_ref(), &context.rules);
+            CaseDiff {
+                case,
+                renamed_from,
+                base,
+                now,
+                change,
+                latency,
+                confirmation: None,
+                rings,
+            }
+        })
+        .collect();
+    cases.sort_by_cached_key(|diff| (diff.severity(), diff.case.clone()));
+
+    let standing = if run.records.is_empty() {
+        Standing::EmptyRun
+    } else if !same_platform {
+        Standing::OtherPlatform
+    } else if shared == 0 {
+        Standing::NothingInCommon
+    } else {
+        Standing::Compared(shared)
+    };
+    let common_mode = common_mode::detect(&cases, &context.rules);
+    Comparison {
+        standing,
+        base,
+        now,
+        cases,
+        not_selected,
+        host_differences,
+        common_mode,
+        family: judged.family,
+        age_days: None,
+        notes: Vec::new(),
+        rules: context.rules.clone(),
+    }
+}
+
+impl Run {
+    /// True for a run of everything that is declared: no filter, no shard.
+    pub fn covers_whole_matrix(&self) -> bool {
+        let provenance = &self.provenance;
+        provenance.deselected == 0 && provenance.selection.is_empty() && provenance.shard.is_none()
+    }
+}

@@ -1,0 +1,6 @@
+//! Tests of the harness from outside, one module per area.
+
+#[cfg(test)]
+mod compare;
+#[cfg(test)]
+mod sweep;
