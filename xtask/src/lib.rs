@@ -13,6 +13,7 @@ pub mod host_class;
 pub mod outcome;
 pub mod plan;
 pub mod platform;
+pub mod process;
 pub mod record;
 pub mod ring;
 pub mod size;

@@ -177,7 +177,7 @@ causes! {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SignalName(String);
 
-/// Signals that end processes, with their numbers on Linux.
+/// Signals that end or stop processes, with their numbers on Linux.
 const SIGNALS: &[(i32, &str)] = &[
     (1, "SIGHUP"),
     (2, "SIGINT"),
@@ -195,6 +195,10 @@ const SIGNALS: &[(i32, &str)] = &[
     (14, "SIGALRM"),
     (15, "SIGTERM"),
     (16, "SIGSTKFLT"),
+    (19, "SIGSTOP"),
+    (20, "SIGTSTP"),
+    (21, "SIGTTIN"),
+    (22, "SIGTTOU"),
     (24, "SIGXCPU"),
     (25, "SIGXFSZ"),
     (26, "SIGVTALRM"),

@@ -3,4 +3,6 @@
 #[cfg(test)]
 mod compare;
 #[cfg(test)]
+mod supervision;
+#[cfg(test)]
 mod sweep;
