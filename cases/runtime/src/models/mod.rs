@@ -4,3 +4,12 @@
 
 mod claims;
 mod signals;
+
+/// Explores every interleaving of `model` with at most three preemptions of a running thread
+/// (`LOOM_MAX_PREEMPTIONS` overrides): known bugs of such protocols show with two, and without a
+/// bound the models of three threads run for hours.
+fn check(model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(3));
+    builder.check(model);
+}

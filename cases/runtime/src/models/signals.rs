@@ -11,7 +11,7 @@ use crate::signal::{Cmp, Signals};
 /// A wait that nobody ends is a deadlock, which loom reports.
 #[test]
 fn a_satisfied_wait_sees_the_peers_writes() {
-    loom::model(|| {
+    super::check(|| {
         let signals = Signals::new(1);
         let window = Arc::new(UnsafeCell::new(0));
         let peer = {
@@ -29,7 +29,7 @@ fn a_satisfied_wait_sees_the_peers_writes() {
 
 #[test]
 fn every_waiter_is_woken() {
-    loom::model(|| {
+    super::check(|| {
         let signals = Signals::new(2);
         let waiter = {
             let signals = signals.clone();
@@ -50,7 +50,7 @@ fn every_waiter_is_woken() {
 
 #[test]
 fn ranks_in_lockstep_do_not_lose_each_other() {
-    loom::model(|| {
+    super::check(|| {
         let signals = Signals::new(2);
         let step = |signals: &Signals, rank: usize| {
             signals.add(rank, 1);
