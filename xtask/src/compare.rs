@@ -254,7 +254,10 @@ fn compare(
         let now = summaries.remove(&case);
         cases.push((case, renamed_from, row, now));
     }
-    let shared = taken.len();
+    let shared = cases
+        .iter()
+        .filter(|(_, _, row, now)| row.is_some() && now.is_some())
+        .count();
     let mut not_selected = 0;
     for (case, row) in rows.iter().filter(|(case, _)| !taken.contains(*case)) {
         if covers_all {

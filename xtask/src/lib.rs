@@ -9,6 +9,7 @@ pub mod compare;
 pub mod duration;
 pub mod exit;
 pub mod format;
+pub mod gate;
 pub mod host_class;
 pub mod outcome;
 pub mod plan;

@@ -180,11 +180,11 @@ fn a_rename_is_followed_only_where_it_is_declared() {
     );
 }
 
-const BASE: [u64; 8] = [
+pub(crate) const BASE: [u64; 8] = [
     1_000_000, 1_004_000, 996_000, 1_002_000, 998_000, 1_001_000, 999_000, 1_003_000,
 ];
 
-fn scaled(factor: f64) -> Vec<u64> {
+pub(crate) fn scaled(factor: f64) -> Vec<u64> {
     // Shuffled and slightly off, so that no number repeats.
     let order = [3, 0, 6, 2, 7, 5, 1, 4];
     order.map(|i| (BASE[i] as f64 * factor) as u64 + 7).into()

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod compare;
 #[cfg(test)]
+mod gate;
+#[cfg(test)]
 mod supervision;
 #[cfg(test)]
 mod sweep;
