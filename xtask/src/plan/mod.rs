@@ -3,12 +3,14 @@
 //! A plan holds no policy: every number that a runner, the dispatcher or a record needs stands in it.
 
 mod case;
+mod resolve;
 
 pub use case::{Bench, Disposition, Level, PlannedCase};
+pub use resolve::{PlanError, PlanRequest};
 
 use std::fmt;
 
-use crate::platform::Platform;
+use crate::{case_id::CaseId, platform::Platform};
 
 /// The content hash of the declared matrix: every case of the suites in scope, whatever is selected of them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -40,7 +42,7 @@ pub struct Plan {
     /// The selected cases, in declaration order within a suite, suites sorted by name.
     pub cases: Vec<PlannedCase>,
     /// Ids that were renamed: from, to.
-    pub renamed: Vec<(String, String)>,
+    pub renamed: Vec<(CaseId, CaseId)>,
 }
 
 impl Plan {

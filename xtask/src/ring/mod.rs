@@ -5,10 +5,12 @@
 //! for a runtime to fill in.
 
 mod config;
+mod read;
 mod tier;
 mod value;
 
 pub use config::{RingConfig, RingError, RingLayer, RingNumbers, RingValue};
+pub(crate) use read::{read_layer, read_setting};
 pub use tier::Tier;
 pub use value::{RingEntry, RingSetting, SettingError};
 
