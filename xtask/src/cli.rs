@@ -28,7 +28,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// List the declared cases.
-    List(cmd::list::Args),
+    List(Box<cmd::list::Args>),
     /// Run the project's own checks.
     Ci(cmd::ci::Args),
 }

@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsString,
-    io::{self, Write},
+    io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
 };
 
@@ -10,11 +10,13 @@ use clap::Parser;
 
 use crate::{
     cli::{Cli, Command},
+    diagnostic::Style,
     exit::Exit,
 };
 
 pub mod ci;
 pub mod list;
+pub mod planning;
 
 /// What every command works in.
 pub struct Context<'a> {
@@ -22,6 +24,8 @@ pub struct Context<'a> {
     pub root: PathBuf,
     /// The directory of the suites.
     pub cases: PathBuf,
+    /// How messages on `err` look.
+    pub style: Style,
     /// Data.
     pub out: &'a mut dyn Write,
     /// Everything else.
@@ -74,6 +78,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Exit {
     let mut context = Context {
         cases: cli.cases.unwrap_or_else(|| root.join("cases")),
         root,
+        style: stderr_style(),
         out: &mut io::stdout().lock(),
         err: &mut io::stderr(),
     };
@@ -98,6 +103,17 @@ fn run(command: Command, context: &mut Context<'_>) -> anyhow::Result<Exit> {
     match command {
         Command::List(args) => list::run(&args, context),
         Command::Ci(args) => ci::run(&args, context),
+    }
+}
+
+/// Coloured on a terminal that wants it.
+fn stderr_style() -> Style {
+    let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    if io::stderr().is_terminal() && !set("NO_COLOR") && !dumb {
+        Style::Coloured
+    } else {
+        Style::Plain
     }
 }
 
