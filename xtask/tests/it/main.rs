@@ -1,6 +1,8 @@
 //! Tests of the harness from outside, one module per area.
 
 #[cfg(test)]
+mod cases_side;
+#[cfg(test)]
 mod compare;
 #[cfg(test)]
 mod gate;
