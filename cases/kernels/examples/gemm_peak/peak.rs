@@ -48,7 +48,7 @@ pub(crate) fn int(path: Path, threads: usize) -> f64 {
 
 /// Vector operations that `ops_per_vector` counts: [`CHAINS`] per step.
 fn rate(threads: usize, ops_per_vector: usize, work: impl Fn() + Sync) -> f64 {
-    let time = median(threads, |_| work());
+    let time = median(threads, |_| &work);
     (threads * STEPS * CHAINS * ops_per_vector) as f64 / time.as_secs_f64() / 1e9
 }
 

@@ -2,8 +2,8 @@
 //!
 //! `K × N` right operands go through the *outer* form: a block of B is packed into panels, and each
 //! step of a kernel multiplies a broadcast element of A with a vector of columns. `N × K` right
-//! operands go through the *dot* form: vectors run along K in both operands, nothing is transposed,
-//! and a tile of sums is reduced across lanes once per block of K.
+//! operands go through the *dot* form: vectors run along K in both operands, nothing is transposed
+//! or copied, and a tile of sums is reduced across lanes once per block of K.
 
 use ring_runtime::{Element, Tile, TileMut};
 
@@ -58,10 +58,10 @@ impl Total for i32 {
 )]
 pub(super) trait Kernels {
     /// Element of the operands.
-    type In: Element;
+    type In: Element + Word;
     /// Staged element of A.
     type Lhs: Word;
-    /// Packed or staged element of B.
+    /// Packed element of B.
     type Rhs: Word;
     /// Element of the result.
     type Out: Total;
@@ -75,6 +75,8 @@ pub(super) trait Kernels {
     const OUTER_STRIDE: usize;
     /// Consecutive `k` that lie together in a panel.
     const KU: usize;
+    /// Outer form: up to so many rows of A, B is read in place, as packing would not pay.
+    const OUTER_IN_PLACE: usize;
 
     /// Dot form: most rows and columns of a tile, length of a block of K, distance of two staged rows.
     const DOT_MR: usize;
@@ -83,18 +85,13 @@ pub(super) trait Kernels {
     const DOT_STRIDE: usize;
     /// Dot form: rows of A that pass over a block of B together, so that they stay in the first-level cache.
     const DOT_ROWS: usize;
-    /// Dot form: rows of B that are staged at once.
+    /// Dot form: rows of B that all rows of A pass over before the next ones.
     const DOT_COLS: usize;
     /// Dot form: elements of K per step.
     const LANES: usize;
-    /// Dot form: whether rows of B can be used in place (`In` and `Rhs` are the same type).
-    const IN_PLACE: bool;
 
     /// Converts a row of A, zero-padded to `dst.len()`, and returns the term its sums start from.
     unsafe fn stage_lhs(src: &[Self::In], dst: &mut [Self::Lhs]) -> Self::Out;
-
-    /// Converts a row of B for the dot form, zero-padded to `dst.len()`.
-    unsafe fn stage_rhs(src: &[Self::In], dst: &mut [Self::Rhs]);
 
     /// Packs a block of B (`K × N`) for the outer form; see `pack::panels`.
     unsafe fn pack(src: Tile<'_, Self::In>, dst: &mut [Self::Rhs]);
@@ -112,6 +109,16 @@ pub(super) trait Kernels {
         target: Target<Self::Out>,
     );
 
+    /// As `outer`, on B itself: `rhs` has `k` rows of `OUTER_NR` elements, its second part apart.
+    /// Called for at most `OUTER_IN_PLACE` rows of A.
+    unsafe fn outer_in_place(
+        rows: usize,
+        k: usize,
+        lhs: *const Self::Lhs,
+        rhs: (*const Self::In, usize),
+        target: Target<Self::Out>,
+    );
+
     /// `rows × DOT_NR` sums over `k` (a multiple of `LANES`).
     ///
     /// `1 ≤ rows ≤ DOT_MR`; `lhs` has `rows` rows of `k` elements, `DOT_STRIDE` apart; `rhs` has
@@ -120,11 +127,26 @@ pub(super) trait Kernels {
         rows: usize,
         k: usize,
         lhs: *const Self::Lhs,
-        rhs: (*const Self::Rhs, usize),
+        rhs: (*const Self::In, usize),
         bias: *const Self::Out,
         target: Target<Self::Out>,
     );
 }
+
+/// Evaluates `$call` with the constant `$r` at the value of `$rows`, one of the literals.
+macro_rules! by_rows {
+    ($rows:expr, $r:ident => $call:expr, $($n:literal)*) => {
+        match $rows {
+            $($n => {
+                const $r: usize = $n;
+                $call
+            })*
+            rows => unreachable!("a tile of {rows} rows"),
+        }
+    };
+}
+
+pub(super) use by_rows;
 
 /// The product; see [`super::gemm`].
 #[track_caller]
@@ -197,6 +219,25 @@ fn outer<K: Kernels>(
             }
             for n0 in (0..n).step_by(K::OUTER_NC) {
                 let nc = K::OUTER_NC.min(n - n0);
+                if m <= K::OUTER_IN_PLACE && nc % K::OUTER_NR == 0 {
+                    for j in (n0..n0 + nc).step_by(K::OUTER_NR) {
+                        let rhs = b.sub(k0..k0 + kc, j..j + K::OUTER_NR);
+                        for rows in even_split(m, K::OUTER_MR) {
+                            let lhs = s.lhs[rows.start * K::OUTER_STRIDE..].as_ptr();
+                            let mut out = c.sub_mut(rows.clone(), j..j + K::OUTER_NR);
+                            let store = store_at(k0, store);
+                            let target = Target {
+                                ptr: out.as_mut_ptr(),
+                                stride: out.stride(),
+                                store,
+                            };
+                            // SAFETY: `_path`; `lhs` starts at row `rows.start` of `m` staged rows; `rhs` and
+                            // `out` are windows of `OUTER_NR` columns.
+                            unsafe { K::outer_in_place(rows.len(), kc, lhs, (rhs.as_ptr(), rhs.stride()), target) };
+                        }
+                    }
+                    continue;
+                }
                 // SAFETY: as above.
                 unsafe { K::pack(b.sub(k0..k0 + kc, n0..n0 + nc), s.rhs) };
                 for (panel, j) in (0..nc).step_by(K::OUTER_NR).enumerate() {
@@ -229,13 +270,8 @@ fn dot<K: Kernels>(
     store: Store,
 ) {
     let (m, n, k) = (a.rows(), b.rows(), a.cols());
-    let wide = n.min(K::DOT_COLS).next_multiple_of(K::DOT_NR);
-    let staged = if K::IN_PLACE && k % K::LANES == 0 && n % K::DOT_NR == 0 {
-        0
-    } else {
-        wide * K::DOT_STRIDE
-    };
-    scratch::with::<K::Lhs, K::Rhs, K::Out, ()>(m * K::DOT_STRIDE, staged, m, |s| {
+    let edge = K::DOT_NR * K::DOT_KC.min(k).next_multiple_of(K::LANES);
+    scratch::with::<K::Lhs, K::In, K::Out, ()>(m * K::DOT_STRIDE, edge, m, |s| {
         for k0 in (0..k).step_by(K::DOT_KC) {
             let kc = K::DOT_KC.min(k - k0);
             let depth = kc.next_multiple_of(K::LANES);
@@ -246,34 +282,29 @@ fn dot<K: Kernels>(
             }
             for n0 in (0..n).step_by(K::DOT_COLS) {
                 let nc = K::DOT_COLS.min(n - n0);
-                let in_place = K::IN_PLACE && depth == kc && nc % K::DOT_NR == 0;
-                let (rhs, stride) = if in_place {
-                    (b.sub(n0..n0 + nc, k0..k0 + kc).as_ptr().cast::<K::Rhs>(), b.stride())
-                } else {
-                    for j in 0..nc.next_multiple_of(K::DOT_NR) {
-                        let row = if j < nc { &b.row(n0 + j)[k0..k0 + kc] } else { &[] };
-                        // SAFETY: as above.
-                        unsafe { K::stage_rhs(row, &mut s.rhs[j * K::DOT_STRIDE..][..depth]) };
-                    }
-                    (s.rhs.as_ptr(), K::DOT_STRIDE)
-                };
                 for r0 in (0..m).step_by(K::DOT_ROWS) {
                     let chunk = K::DOT_ROWS.min(m - r0);
-                    for j in (0..nc).step_by(K::DOT_NR) {
-                        let cols = K::DOT_NR.min(nc - j);
+                    for j in (n0..n0 + nc).step_by(K::DOT_NR) {
+                        let cols = K::DOT_NR.min(n - j);
+                        let window = b.sub(j..j + cols, k0..k0 + kc);
+                        let rhs = if cols == K::DOT_NR && depth == kc {
+                            (window.as_ptr(), window.stride())
+                        } else {
+                            s.rhs.fill(K::In::default());
+                            for (row, copy) in s.rhs.chunks_exact_mut(depth).enumerate().take(cols) {
+                                copy[..kc].copy_from_slice(window.row(row));
+                            }
+                            (s.rhs.as_ptr(), depth)
+                        };
                         for rows in even_split(chunk, K::DOT_MR) {
                             let rows = r0 + rows.start..r0 + rows.end;
                             let lhs = &s.lhs[rows.start * K::DOT_STRIDE..];
                             let bias = &s.bias[rows.clone()];
-                            let out = c.sub_mut(rows.clone(), n0 + j..n0 + j + cols);
+                            let out = c.sub_mut(rows.clone(), j..j + cols);
                             into_tile(out, K::DOT_NR, store_at(k0, store), |target| {
-                                // SAFETY: `_path`; `lhs` starts at row `rows.start` of `m` staged rows; rows
-                                // `j..j + DOT_NR` of `depth` elements exist at `rhs`: in place because `nc` is a
-                                // multiple of `DOT_NR` and `depth == kc`, staged because they were padded.
-                                unsafe {
-                                    let rhs = (rhs.add(j * stride), stride);
-                                    K::dot(rows.len(), depth, lhs.as_ptr(), rhs, bias.as_ptr(), target);
-                                }
+                                // SAFETY: `_path`; `lhs` starts at row `rows.start` of `m` staged rows; `rhs` is a
+                                // window of `DOT_NR` rows of `depth` elements, or a padded copy of what there is.
+                                unsafe { K::dot(rows.len(), depth, lhs.as_ptr(), rhs, bias.as_ptr(), target) };
                             });
                         }
                     }

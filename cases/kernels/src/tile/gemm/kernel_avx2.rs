@@ -9,16 +9,17 @@
 )]
 
 use std::arch::x86_64::{
-    __m256, __m256i, _mm256_add_epi32, _mm256_add_ps, _mm256_fmadd_ps, _mm256_hadd_epi32, _mm256_hadd_ps,
-    _mm256_loadu_ps, _mm256_loadu_si256, _mm256_madd_epi16, _mm256_permute2f128_ps, _mm256_permute2x128_si256,
-    _mm256_set1_epi32, _mm256_set1_ps, _mm256_setzero_ps, _mm256_setzero_si256, _mm256_storeu_ps, _mm256_storeu_si256,
+    __m256, __m256i, _mm_loadu_si128, _mm256_add_epi32, _mm256_add_ps, _mm256_castsi256_ps, _mm256_cvtepi8_epi16,
+    _mm256_cvtepu16_epi32, _mm256_fmadd_ps, _mm256_hadd_epi32, _mm256_hadd_ps, _mm256_loadu_ps, _mm256_loadu_si256,
+    _mm256_madd_epi16, _mm256_permute2f128_ps, _mm256_permute2x128_si256, _mm256_set1_epi32, _mm256_set1_ps,
+    _mm256_setzero_ps, _mm256_setzero_si256, _mm256_slli_epi32, _mm256_storeu_ps, _mm256_storeu_si256,
 };
 use std::marker::PhantomData;
 
 use ring_runtime::Tile;
 
 use super::Store;
-use super::driver::{Kernels, Target};
+use super::driver::{Kernels, Target, by_rows};
 use super::pack::{self, Widen};
 
 /// Products of floats.
@@ -26,16 +27,6 @@ pub(super) struct Float<T>(PhantomData<T>);
 
 /// Products of i8.
 pub(super) struct Int;
-
-/// Calls `$tile::<R>` for the runtime number of rows.
-macro_rules! by_rows {
-    ($rows:expr, $tile:ident $args:tt, $($r:literal)*) => {
-        match $rows {
-            $($r => $tile::<$r>$args,)*
-            rows => unreachable!("a tile of {rows} rows"),
-        }
-    };
-}
 
 const FLOAT_OUTER_STRIDE: usize = 256 + 16;
 const FLOAT_DOT_STRIDE: usize = 1024 + 16;
@@ -53,6 +44,7 @@ impl<T: Widen> Kernels for Float<T> {
     const OUTER_NC: usize = 256;
     const OUTER_STRIDE: usize = FLOAT_OUTER_STRIDE;
     const KU: usize = 1;
+    const OUTER_IN_PLACE: usize = 36;
     const DOT_MR: usize = 4;
     const DOT_NR: usize = 2;
     const DOT_KC: usize = 1024;
@@ -60,17 +52,11 @@ impl<T: Widen> Kernels for Float<T> {
     const DOT_ROWS: usize = 4;
     const DOT_COLS: usize = 64;
     const LANES: usize = 8;
-    const IN_PLACE: bool = T::IS_F32;
 
     unsafe fn stage_lhs(src: &[T], dst: &mut [f32]) -> f32 {
         // SAFETY: the machine supports the path (contract of `Kernels`).
         unsafe { stage_floats(src, dst) };
         0.0
-    }
-
-    unsafe fn stage_rhs(src: &[T], dst: &mut [f32]) {
-        // SAFETY: the machine supports the path.
-        unsafe { stage_floats(src, dst) };
     }
 
     unsafe fn pack(src: Tile<'_, T>, dst: &mut [f32]) {
@@ -80,19 +66,17 @@ impl<T: Widen> Kernels for Float<T> {
 
     unsafe fn outer(rows: usize, k: usize, lhs: *const f32, rhs: *const f32, _: *const f32, target: Target<f32>) {
         // SAFETY: the same contract as this function's.
-        unsafe { by_rows!(rows, float_outer(k, lhs, rhs, &target), 1 2 3 4 5 6) }
+        unsafe { by_rows!(rows, R => float_outer::<R, f32>(k, lhs, (rhs, 16), &target), 1 2 3 4 5 6) }
     }
 
-    unsafe fn dot(
-        rows: usize,
-        k: usize,
-        lhs: *const f32,
-        rhs: (*const f32, usize),
-        _: *const f32,
-        target: Target<f32>,
-    ) {
+    unsafe fn outer_in_place(rows: usize, k: usize, lhs: *const f32, rhs: (*const T, usize), target: Target<f32>) {
         // SAFETY: the same contract as this function's.
-        unsafe { by_rows!(rows, float_dot(k, lhs, rhs, &target), 1 2 3 4) }
+        unsafe { by_rows!(rows, R => float_outer::<R, T>(k, lhs, rhs, &target), 1 2 3 4 5 6) }
+    }
+
+    unsafe fn dot(rows: usize, k: usize, lhs: *const f32, rhs: (*const T, usize), _: *const f32, target: Target<f32>) {
+        // SAFETY: the same contract as this function's.
+        unsafe { by_rows!(rows, R => float_dot::<R, T>(k, lhs, rhs, &target), 1 2 3 4) }
     }
 }
 
@@ -107,6 +91,7 @@ impl Kernels for Int {
     const OUTER_NC: usize = 256;
     const OUTER_STRIDE: usize = INT_OUTER_STRIDE;
     const KU: usize = 2;
+    const OUTER_IN_PLACE: usize = 0;
     const DOT_MR: usize = 4;
     const DOT_NR: usize = 2;
     const DOT_KC: usize = 2048;
@@ -114,17 +99,11 @@ impl Kernels for Int {
     const DOT_ROWS: usize = 4;
     const DOT_COLS: usize = 64;
     const LANES: usize = 16;
-    const IN_PLACE: bool = false;
 
     unsafe fn stage_lhs(src: &[i8], dst: &mut [i16]) -> i32 {
         // SAFETY: the machine supports the path (contract of `Kernels`).
         unsafe { stage_words(src, dst) };
         0
-    }
-
-    unsafe fn stage_rhs(src: &[i8], dst: &mut [i16]) {
-        // SAFETY: the machine supports the path.
-        unsafe { stage_words(src, dst) };
     }
 
     unsafe fn pack(src: Tile<'_, i8>, dst: &mut [i16]) {
@@ -134,19 +113,16 @@ impl Kernels for Int {
 
     unsafe fn outer(rows: usize, k: usize, lhs: *const i16, rhs: *const i16, _: *const i32, target: Target<i32>) {
         // SAFETY: the same contract as this function's.
-        unsafe { by_rows!(rows, int_outer(k, lhs, rhs, &target), 1 2 3 4 5 6) }
+        unsafe { by_rows!(rows, R => int_outer::<R>(k, lhs, rhs, &target), 1 2 3 4 5 6) }
     }
 
-    unsafe fn dot(
-        rows: usize,
-        k: usize,
-        lhs: *const i16,
-        rhs: (*const i16, usize),
-        _: *const i32,
-        target: Target<i32>,
-    ) {
+    unsafe fn outer_in_place(_: usize, _: usize, _: *const i16, _: (*const i8, usize), _: Target<i32>) {
+        unreachable!("`OUTER_IN_PLACE` is 0: bytes are interleaved first");
+    }
+
+    unsafe fn dot(rows: usize, k: usize, lhs: *const i16, rhs: (*const i8, usize), _: *const i32, target: Target<i32>) {
         // SAFETY: the same contract as this function's.
-        unsafe { by_rows!(rows, int_dot(k, lhs, rhs, &target), 1 2 3 4) }
+        unsafe { by_rows!(rows, R => int_dot::<R>(k, lhs, rhs, &target), 1 2 3 4) }
     }
 }
 
@@ -170,15 +146,38 @@ fn pack_words(src: Tile<'_, i8>, dst: &mut [i16]) {
     pack::panels::<16, 2, i8, i16>(src, dst, 0, i16::from);
 }
 
+/// 8 elements, widened.
+///
+/// # Safety
+/// They are readable at `ptr`.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+unsafe fn load<T: Widen>(ptr: *const T) -> __m256 {
+    // SAFETY: the contract; `Widen` is f32, or bf16 with its 16 bits.
+    unsafe {
+        if T::IS_F32 {
+            _mm256_loadu_ps(ptr.cast())
+        } else {
+            let halves = _mm_loadu_si128(ptr.cast());
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(halves)))
+        }
+    }
+}
+
 /// # Safety
 /// As `Kernels::outer`, with `R` rows.
 #[target_feature(enable = "avx2,fma")]
-unsafe fn float_outer<const R: usize>(k: usize, lhs: *const f32, rhs: *const f32, target: &Target<f32>) {
+unsafe fn float_outer<const R: usize, T: Widen>(
+    k: usize,
+    lhs: *const f32,
+    (rhs, stride): (*const T, usize),
+    target: &Target<f32>,
+) {
     let mut sums = [[_mm256_setzero_ps(); 2]; R];
     for p in 0..k {
-        // SAFETY: `p < k`: within the panel of `16 k` elements and each of the `R` staged rows.
+        // SAFETY: `p < k`: within the `k` rows of B and each of the `R` staged rows.
         unsafe {
-            let b = [_mm256_loadu_ps(rhs.add(p * 16)), _mm256_loadu_ps(rhs.add(p * 16 + 8))];
+            let b = [load(rhs.add(p * stride)), load(rhs.add(p * stride + 8))];
             for (r, sums) in sums.iter_mut().enumerate() {
                 let a = _mm256_set1_ps(*lhs.add(r * FLOAT_OUTER_STRIDE + p));
                 sums[0] = _mm256_fmadd_ps(a, b[0], sums[0]);
@@ -238,17 +237,17 @@ unsafe fn int_outer<const R: usize>(k: usize, lhs: *const i16, rhs: *const i16, 
 /// # Safety
 /// As `Kernels::dot`, with `R` rows.
 #[target_feature(enable = "avx2,fma")]
-unsafe fn float_dot<const R: usize>(
+unsafe fn float_dot<const R: usize, T: Widen>(
     k: usize,
     lhs: *const f32,
-    (rhs, rhs_stride): (*const f32, usize),
+    (rhs, rhs_stride): (*const T, usize),
     target: &Target<f32>,
 ) {
     let mut sums = [[_mm256_setzero_ps(); 2]; 4];
     for p in (0..k).step_by(8) {
         // SAFETY: `p + 8 ≤ k`: within each of the `R` staged rows and the two rows of B.
         unsafe {
-            let b = [_mm256_loadu_ps(rhs.add(p)), _mm256_loadu_ps(rhs.add(rhs_stride + p))];
+            let b = [load(rhs.add(p)), load(rhs.add(rhs_stride + p))];
             for (r, sums) in sums.iter_mut().enumerate().take(R) {
                 let a = _mm256_loadu_ps(lhs.add(r * FLOAT_DOT_STRIDE + p));
                 sums[0] = _mm256_fmadd_ps(a, b[0], sums[0]);
@@ -279,7 +278,7 @@ unsafe fn float_dot<const R: usize>(
 unsafe fn int_dot<const R: usize>(
     k: usize,
     lhs: *const i16,
-    (rhs, rhs_stride): (*const i16, usize),
+    (rhs, rhs_stride): (*const i8, usize),
     target: &Target<i32>,
 ) {
     let mut sums = [[_mm256_setzero_si256(); 2]; 4];
@@ -287,8 +286,8 @@ unsafe fn int_dot<const R: usize>(
         // SAFETY: `p + 16 ≤ k`: within each of the `R` staged rows and the two rows of B.
         unsafe {
             let b = [
-                _mm256_loadu_si256(rhs.add(p).cast()),
-                _mm256_loadu_si256(rhs.add(rhs_stride + p).cast()),
+                _mm256_cvtepi8_epi16(_mm_loadu_si128(rhs.add(p).cast())),
+                _mm256_cvtepi8_epi16(_mm_loadu_si128(rhs.add(rhs_stride + p).cast())),
             ];
             for (r, sums) in sums.iter_mut().enumerate().take(R) {
                 let a = _mm256_loadu_si256(lhs.add(r * INT_DOT_STRIDE + p).cast());

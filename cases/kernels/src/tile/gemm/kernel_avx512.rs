@@ -11,18 +11,19 @@
 
 use std::arch::x86_64::{
     __m512, __m512i, _mm_add_epi32, _mm_add_ps, _mm_loadu_ps, _mm_loadu_si128, _mm_set1_epi32, _mm_storeu_ps,
-    _mm_storeu_si128, _mm512_add_epi32, _mm512_add_ps, _mm512_castpd_ps, _mm512_castps_pd, _mm512_castps_si512,
-    _mm512_castsi512_ps, _mm512_dpbusd_epi32, _mm512_extractf32x4_ps, _mm512_extracti32x4_epi32, _mm512_fmadd_ps,
-    _mm512_loadu_ps, _mm512_loadu_si512, _mm512_set1_epi8, _mm512_set1_epi32, _mm512_set1_ps, _mm512_setzero_ps,
-    _mm512_setzero_si512, _mm512_shuffle_f32x4, _mm512_storeu_ps, _mm512_storeu_si512, _mm512_unpackhi_pd,
-    _mm512_unpackhi_ps, _mm512_unpacklo_pd, _mm512_unpacklo_ps, _mm512_xor_si512,
+    _mm_storeu_si128, _mm256_loadu_si256, _mm512_add_epi32, _mm512_add_ps, _mm512_castpd_ps, _mm512_castps_pd,
+    _mm512_castps_si512, _mm512_castsi512_ps, _mm512_cvtepu16_epi32, _mm512_dpbusd_epi32, _mm512_extractf32x4_ps,
+    _mm512_extracti32x4_epi32, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_set1_epi8,
+    _mm512_set1_epi32, _mm512_set1_ps, _mm512_setzero_ps, _mm512_setzero_si512, _mm512_shuffle_f32x4,
+    _mm512_slli_epi32, _mm512_storeu_ps, _mm512_storeu_si512, _mm512_unpackhi_pd, _mm512_unpackhi_ps,
+    _mm512_unpacklo_pd, _mm512_unpacklo_ps, _mm512_xor_si512,
 };
 use std::marker::PhantomData;
 
 use ring_runtime::Tile;
 
 use super::Store;
-use super::driver::{Kernels, Target};
+use super::driver::{Kernels, Target, by_rows};
 use super::pack::{self, Widen};
 
 /// Products of floats.
@@ -31,18 +32,8 @@ pub(super) struct Float<T>(PhantomData<T>);
 /// Products of i8.
 pub(super) struct Int;
 
-/// Calls `$tile::<R>` for the runtime number of rows.
-macro_rules! by_rows {
-    ($rows:expr, $tile:ident $args:tt, $($r:literal)*) => {
-        match $rows {
-            $($r => $tile::<$r>$args,)*
-            rows => unreachable!("a tile of {rows} rows"),
-        }
-    };
-}
-
 const FLOAT_OUTER_STRIDE: usize = 256 + 16;
-const FLOAT_DOT_STRIDE: usize = 1024 + 16;
+const FLOAT_DOT_STRIDE: usize = 512 + 16;
 const INT_OUTER_STRIDE: usize = 1024 + 64;
 const INT_DOT_STRIDE: usize = 4096 + 64;
 
@@ -57,24 +48,19 @@ impl<T: Widen> Kernels for Float<T> {
     const OUTER_NC: usize = 256;
     const OUTER_STRIDE: usize = FLOAT_OUTER_STRIDE;
     const KU: usize = 1;
+    const OUTER_IN_PLACE: usize = 36;
     const DOT_MR: usize = 4;
     const DOT_NR: usize = 4;
-    const DOT_KC: usize = 1024;
+    const DOT_KC: usize = 512;
     const DOT_STRIDE: usize = FLOAT_DOT_STRIDE;
-    const DOT_ROWS: usize = 8;
+    const DOT_ROWS: usize = 16;
     const DOT_COLS: usize = 64;
     const LANES: usize = 16;
-    const IN_PLACE: bool = T::IS_F32;
 
     unsafe fn stage_lhs(src: &[T], dst: &mut [f32]) -> f32 {
         // SAFETY: the machine supports the path (contract of `Kernels`).
         unsafe { stage_floats(src, dst) };
         0.0
-    }
-
-    unsafe fn stage_rhs(src: &[T], dst: &mut [f32]) {
-        // SAFETY: the machine supports the path.
-        unsafe { stage_floats(src, dst) };
     }
 
     unsafe fn pack(src: Tile<'_, T>, dst: &mut [f32]) {
@@ -84,26 +70,24 @@ impl<T: Widen> Kernels for Float<T> {
 
     unsafe fn outer(rows: usize, k: usize, lhs: *const f32, rhs: *const f32, _: *const f32, target: Target<f32>) {
         // SAFETY: the same contract as this function's.
-        unsafe { by_rows!(rows, float_outer(k, lhs, rhs, &target), 1 2 3 4 5 6 7 8 9 10 11 12) }
+        unsafe { by_rows!(rows, R => float_outer::<R, f32>(k, lhs, (rhs, 32), &target), 1 2 3 4 5 6 7 8 9 10 11 12) }
     }
 
-    unsafe fn dot(
-        rows: usize,
-        k: usize,
-        lhs: *const f32,
-        rhs: (*const f32, usize),
-        _: *const f32,
-        target: Target<f32>,
-    ) {
+    unsafe fn outer_in_place(rows: usize, k: usize, lhs: *const f32, rhs: (*const T, usize), target: Target<f32>) {
         // SAFETY: the same contract as this function's.
-        unsafe { by_rows!(rows, float_dot(k, lhs, rhs, &target), 1 2 3 4) }
+        unsafe { by_rows!(rows, R => float_outer::<R, T>(k, lhs, rhs, &target), 1 2 3 4 5 6 7 8 9 10 11 12) }
+    }
+
+    unsafe fn dot(rows: usize, k: usize, lhs: *const f32, rhs: (*const T, usize), _: *const f32, target: Target<f32>) {
+        // SAFETY: the same contract as this function's.
+        unsafe { by_rows!(rows, R => float_dot::<R, T>(k, lhs, rhs, &target), 1 2 3 4) }
     }
 }
 
 impl Kernels for Int {
     type In = i8;
     type Lhs = i8;
-    /// In panels: `b + 128` as a byte. In place: `b`.
+    /// `b + 128` as a byte.
     type Rhs = i8;
     type Out = i32;
     const OUTER_MR: usize = 12;
@@ -112,6 +96,7 @@ impl Kernels for Int {
     const OUTER_NC: usize = 256;
     const OUTER_STRIDE: usize = INT_OUTER_STRIDE;
     const KU: usize = 4;
+    const OUTER_IN_PLACE: usize = 0;
     const DOT_MR: usize = 4;
     const DOT_NR: usize = 4;
     const DOT_KC: usize = 4096;
@@ -119,15 +104,10 @@ impl Kernels for Int {
     const DOT_ROWS: usize = 8;
     const DOT_COLS: usize = 64;
     const LANES: usize = 64;
-    const IN_PLACE: bool = true;
 
     unsafe fn stage_lhs(src: &[i8], dst: &mut [i8]) -> i32 {
         // SAFETY: the machine supports the path (contract of `Kernels`).
         unsafe { stage_biased(src, dst) }
-    }
-
-    unsafe fn stage_rhs(src: &[i8], dst: &mut [i8]) {
-        pack::stage(src, dst, |x| x);
     }
 
     unsafe fn pack(src: Tile<'_, i8>, dst: &mut [i8]) {
@@ -137,7 +117,11 @@ impl Kernels for Int {
 
     unsafe fn outer(rows: usize, k: usize, lhs: *const i8, rhs: *const i8, bias: *const i32, target: Target<i32>) {
         // SAFETY: the same contract as this function's.
-        unsafe { by_rows!(rows, int_outer(k, lhs, rhs, bias, &target), 1 2 3 4 5 6 7 8 9 10 11 12) }
+        unsafe { by_rows!(rows, R => int_outer::<R>(k, lhs, rhs, bias, &target), 1 2 3 4 5 6 7 8 9 10 11 12) }
+    }
+
+    unsafe fn outer_in_place(_: usize, _: usize, _: *const i8, _: (*const i8, usize), _: Target<i32>) {
+        unreachable!("`OUTER_IN_PLACE` is 0: bytes are interleaved first");
     }
 
     unsafe fn dot(
@@ -149,7 +133,7 @@ impl Kernels for Int {
         target: Target<i32>,
     ) {
         // SAFETY: the same contract as this function's.
-        unsafe { by_rows!(rows, int_dot(k, lhs, rhs, bias, &target), 1 2 3 4) }
+        unsafe { by_rows!(rows, R => int_dot::<R>(k, lhs, rhs, bias, &target), 1 2 3 4) }
     }
 }
 
@@ -175,15 +159,38 @@ fn pack_bytes(src: Tile<'_, i8>, dst: &mut [i8]) {
     pack::panels::<32, 4, i8, i8>(src, dst, 0, |x| x ^ i8::MIN);
 }
 
+/// 16 elements, widened.
+///
+/// # Safety
+/// They are readable at `ptr`.
+#[target_feature(enable = "avx512f")]
+#[inline]
+unsafe fn load<T: Widen>(ptr: *const T) -> __m512 {
+    // SAFETY: the contract; `Widen` is f32, or bf16 with its 16 bits.
+    unsafe {
+        if T::IS_F32 {
+            _mm512_loadu_ps(ptr.cast())
+        } else {
+            let halves = _mm256_loadu_si256(ptr.cast());
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(halves)))
+        }
+    }
+}
+
 /// # Safety
 /// As `Kernels::outer`, with `R` rows.
 #[target_feature(enable = "avx512f")]
-unsafe fn float_outer<const R: usize>(k: usize, lhs: *const f32, rhs: *const f32, target: &Target<f32>) {
+unsafe fn float_outer<const R: usize, T: Widen>(
+    k: usize,
+    lhs: *const f32,
+    (rhs, stride): (*const T, usize),
+    target: &Target<f32>,
+) {
     let mut sums = [[_mm512_setzero_ps(); 2]; R];
     for p in 0..k {
-        // SAFETY: `p < k`: within the panel of `32 k` elements and each of the `R` staged rows.
+        // SAFETY: `p < k`: within the `k` rows of B and each of the `R` staged rows.
         unsafe {
-            let b = [_mm512_loadu_ps(rhs.add(p * 32)), _mm512_loadu_ps(rhs.add(p * 32 + 16))];
+            let b = [load(rhs.add(p * stride)), load(rhs.add(p * stride + 16))];
             for (r, sums) in sums.iter_mut().enumerate() {
                 let a = _mm512_set1_ps(*lhs.add(r * FLOAT_OUTER_STRIDE + p));
                 sums[0] = _mm512_fmadd_ps(a, b[0], sums[0]);
@@ -247,10 +254,10 @@ unsafe fn int_outer<const R: usize>(k: usize, lhs: *const i8, rhs: *const i8, bi
 /// # Safety
 /// As `Kernels::dot`, with `R` rows.
 #[target_feature(enable = "avx512f")]
-unsafe fn float_dot<const R: usize>(
+unsafe fn float_dot<const R: usize, T: Widen>(
     k: usize,
     lhs: *const f32,
-    (rhs, rhs_stride): (*const f32, usize),
+    (rhs, rhs_stride): (*const T, usize),
     target: &Target<f32>,
 ) {
     let mut sums = [[_mm512_setzero_ps(); 4]; 4];
@@ -259,7 +266,7 @@ unsafe fn float_dot<const R: usize>(
         unsafe {
             let mut b = [_mm512_setzero_ps(); 4];
             for (c, b) in b.iter_mut().enumerate() {
-                *b = _mm512_loadu_ps(rhs.add(c * rhs_stride + p));
+                *b = load(rhs.add(c * rhs_stride + p));
             }
             for (r, sums) in sums.iter_mut().enumerate().take(R) {
                 let a = _mm512_loadu_ps(lhs.add(r * FLOAT_DOT_STRIDE + p));

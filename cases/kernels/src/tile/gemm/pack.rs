@@ -16,8 +16,10 @@
 use half::bf16;
 use ring_runtime::{Element, Tile};
 
+use super::scratch::Word;
+
 /// A float operand and its exact widening.
-pub(super) trait Widen: Element {
+pub(super) trait Widen: Element + Word {
     /// Whether the memory of a row is already a row of f32.
     const IS_F32: bool;
 

@@ -27,7 +27,7 @@ const OUTER_STRIDE: usize = 256 + 16;
 const DOT_STRIDE: usize = 1024 + 16;
 
 macro_rules! kernels {
-    ($lhs:ty, $out:ty, $ku:literal, $lanes:literal, $in_place:expr, $zero:expr, $widen:expr, $outer:ident, $dot:ident) => {
+    ($lhs:ty, $out:ty, $ku:literal, $lanes:literal, $zero:expr, $widen:expr, $outer:ident, $dot:ident) => {
         type Lhs = $lhs;
         type Rhs = $lhs;
         type Out = $out;
@@ -37,6 +37,7 @@ macro_rules! kernels {
         const OUTER_NC: usize = 128;
         const OUTER_STRIDE: usize = OUTER_STRIDE;
         const KU: usize = $ku;
+        const OUTER_IN_PLACE: usize = 0;
         const DOT_MR: usize = DOT;
         const DOT_NR: usize = DOT;
         const DOT_KC: usize = 1024;
@@ -44,15 +45,10 @@ macro_rules! kernels {
         const DOT_ROWS: usize = 4;
         const DOT_COLS: usize = 64;
         const LANES: usize = $lanes;
-        const IN_PLACE: bool = $in_place;
 
         unsafe fn stage_lhs(src: &[Self::In], dst: &mut [$lhs]) -> $out {
             pack::stage(src, dst, $widen);
             $zero
-        }
-
-        unsafe fn stage_rhs(src: &[Self::In], dst: &mut [$lhs]) {
-            pack::stage(src, dst, $widen);
         }
 
         unsafe fn pack(src: Tile<'_, Self::In>, dst: &mut [$lhs]) {
@@ -79,16 +75,20 @@ macro_rules! kernels {
             unsafe { put(&sums, rows, &target) };
         }
 
+        unsafe fn outer_in_place(_: usize, _: usize, _: *const $lhs, _: (*const Self::In, usize), _: Target<$out>) {
+            unreachable!("`OUTER_IN_PLACE` is 0");
+        }
+
         unsafe fn dot(
             rows: usize,
             k: usize,
             lhs: *const $lhs,
-            (rhs, stride): (*const $lhs, usize),
+            (rhs, stride): (*const Self::In, usize),
             _: *const $out,
             target: Target<$out>,
         ) {
             // SAFETY: `rows` rows of `k` elements at `lhs`, `DOT` rows at `rhs` (contract).
-            let (lhs, rhs): ([&[$lhs]; DOT], [&[$lhs]; DOT]) = unsafe {
+            let (lhs, rhs): ([&[$lhs]; DOT], [&[Self::In]; DOT]) = unsafe {
                 (
                     std::array::from_fn(|r| std::slice::from_raw_parts(lhs.add(r.min(rows - 1) * DOT_STRIDE), k)),
                     std::array::from_fn(|c| std::slice::from_raw_parts(rhs.add(c * stride), k)),
@@ -103,12 +103,12 @@ macro_rules! kernels {
 
 impl<T: Widen> Kernels for Float<T> {
     type In = T;
-    kernels!(f32, f32, 1, 8, T::IS_F32, 0.0, T::widen, float_outer, float_dot);
+    kernels!(f32, f32, 1, 8, 0.0, T::widen, float_outer, float_dot);
 }
 
 impl Kernels for Int {
     type In = i8;
-    kernels!(i16, i32, 2, 8, false, 0, i16::from, int_outer, int_dot);
+    kernels!(i16, i32, 2, 8, 0, i16::from, int_outer, int_dot);
 }
 
 /// # Safety
@@ -153,7 +153,7 @@ fn int_outer(lhs: [&[i16]; MR], rhs: &[i16]) -> [[i32; NR]; MR] {
     sums
 }
 
-fn float_dot(lhs: [&[f32]; DOT], rhs: [&[f32]; DOT]) -> [[f32; DOT]; DOT] {
+fn float_dot<T: Widen>(lhs: [&[f32]; DOT], rhs: [&[T]; DOT]) -> [[f32; DOT]; DOT] {
     let mut lanes = [[[0f32; 8]; DOT]; DOT];
     let (a, b) = (
         lhs.map(|row| row.as_chunks::<8>().0),
@@ -163,7 +163,7 @@ fn float_dot(lhs: [&[f32]; DOT], rhs: [&[f32]; DOT]) -> [[f32; DOT]; DOT] {
         for r in 0..DOT {
             for c in 0..DOT {
                 for l in 0..8 {
-                    lanes[r][c][l] += a[r][p][l] * b[c][p][l];
+                    lanes[r][c][l] += a[r][p][l] * b[c][p][l].widen();
                 }
             }
         }
@@ -171,7 +171,7 @@ fn float_dot(lhs: [&[f32]; DOT], rhs: [&[f32]; DOT]) -> [[f32; DOT]; DOT] {
     lanes.map(|row| row.map(|l| ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]))))
 }
 
-fn int_dot(lhs: [&[i16]; DOT], rhs: [&[i16]; DOT]) -> [[i32; DOT]; DOT] {
+fn int_dot(lhs: [&[i16]; DOT], rhs: [&[i8]; DOT]) -> [[i32; DOT]; DOT] {
     std::array::from_fn(|r| {
         std::array::from_fn(|c| {
             let products = lhs[r].iter().zip(rhs[c]).map(|(&a, &b)| i32::from(a) * i32::from(b));

@@ -13,6 +13,7 @@ struct Buffer(Vec<Line>);
 mod sealed {
     pub(in super::super) trait Sealed {}
     impl Sealed for f32 {}
+    impl Sealed for half::bf16 {}
     impl Sealed for i8 {}
     impl Sealed for i16 {}
     impl Sealed for i32 {}
@@ -26,7 +27,7 @@ impl<T: Copy + Default + sealed::Sealed + 'static> Word for T {}
 pub(super) struct Scratch<'a, L, R, C> {
     /// The staged left operand.
     pub(super) lhs: &'a mut [L],
-    /// The packed or staged right operand.
+    /// The packed right operand, or a padded copy of its edge.
     pub(super) rhs: &'a mut [R],
     /// One term per row of the left operand that the kernels start from.
     pub(super) bias: &'a mut [C],
