@@ -286,6 +286,10 @@ fn dot<K: Kernels>(
                     let chunk = K::DOT_ROWS.min(m - r0);
                     for j in (n0..n0 + nc).step_by(K::DOT_NR) {
                         let cols = K::DOT_NR.min(n - j);
+                        if r0 == 0 && j + cols < n {
+                            let next = j + cols..n.min(j + 2 * cols);
+                            prefetch(b.sub(next, k0..k0 + kc));
+                        }
                         let window = b.sub(j..j + cols, k0..k0 + kc);
                         let rhs = if cols == K::DOT_NR && depth == kc {
                             (window.as_ptr(), window.stride())
@@ -312,6 +316,26 @@ fn dot<K: Kernels>(
             }
         }
     });
+}
+
+/// Asks for the cache lines of `tile`: a window of rows is too short for the hardware to foresee.
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    expect(unused_variables, reason = "no stable prefetch elsewhere")
+)]
+fn prefetch<T>(tile: Tile<'_, T>) {
+    #[cfg(target_arch = "x86_64")]
+    for r in 0..tile.rows() {
+        let row = tile.row(r);
+        for line in row.chunks(64 / size_of::<T>()) {
+            #[expect(unsafe_code, reason = "the intrinsic takes a pointer")]
+            // SAFETY: a prefetch accesses nothing; the instruction is part of every x86-64.
+            unsafe {
+                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+                _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
+            }
+        }
+    }
 }
 
 /// Runs `kernel` on `out`, or, when `out` is narrower than the `cols` columns that the kernel writes,
