@@ -323,7 +323,7 @@ fn dot<K: Kernels>(
     not(target_arch = "x86_64"),
     expect(unused_variables, reason = "no stable prefetch elsewhere")
 )]
-fn prefetch<T>(tile: Tile<'_, T>) {
+pub(super) fn prefetch<T>(tile: Tile<'_, T>) {
     #[cfg(target_arch = "x86_64")]
     for r in 0..tile.rows() {
         let row = tile.row(r);
