@@ -23,6 +23,7 @@ pub mod platform;
 pub mod process;
 pub mod protocol;
 pub mod record;
+pub mod report;
 pub mod ring;
 pub mod runner;
 pub mod select;

@@ -1,0 +1,98 @@
+//! CSV for spreadsheets: one row a case, numbers in the unit of their column.
+
+use std::io::{self, Write};
+
+use super::{Report, escape::spreadsheet, words};
+use crate::compare::{LatencySummary, LatencyVerdict, RingPeak, RingResource};
+
+const HEADER: [&str; 21] = [
+    "case",
+    "outcome",
+    "cause",
+    "change",
+    "reference_outcome",
+    "latency",
+    "latency_detail",
+    "confirmation",
+    "median_ns",
+    "reference_median_ns",
+    "ratio",
+    "ratio_low",
+    "ratio_high",
+    "p_raw",
+    "p_adjusted",
+    "process_runs",
+    "fullest_ring_share",
+    "fullest_ring",
+    "what_happened",
+    "tags",
+    "log",
+];
+
+pub(super) fn render(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let mut writer = csv::Writer::from_writer(out);
+    writer.write_record(HEADER)?;
+    for diff in report.cases() {
+        let outcome = diff.outcome();
+        let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
+        let now = diff.now.as_ref().and_then(|now| now.latency.as_ref());
+        let base = diff.base.as_ref().and_then(|base| base.latency.as_ref());
+        let verdict = diff.final_latency();
+        let effect = match verdict {
+            LatencyVerdict::Slower(effect) | LatencyVerdict::Faster(effect) | LatencyVerdict::Unchanged(effect) => {
+                Some(effect)
+            }
+            LatencyVerdict::None | LatencyVerdict::Undecided(..) | LatencyVerdict::Implausible(..) => None,
+        };
+        let latency = match verdict {
+            LatencyVerdict::None => "",
+            verdict => verdict.token(),
+        };
+        writer.write_record([
+            spreadsheet(diff.case.as_str()),
+            outcome.kind().token().into(),
+            spreadsheet(&outcome.cause()),
+            diff.change.token().into(),
+            diff.base
+                .as_ref()
+                .map(|base| spreadsheet(&base.outcome.to_string()))
+                .unwrap_or_default(),
+            latency.into(),
+            if latency.is_empty() {
+                String::new()
+            } else {
+                spreadsheet(&verdict.to_string())
+            },
+            diff.confirmation
+                .as_ref()
+                .map(|c| c.token().to_owned())
+                .unwrap_or_default(),
+            number(now.and_then(LatencySummary::median_ns)),
+            number(base.and_then(LatencySummary::median_ns)),
+            number(verdict.ratio()),
+            number(effect.map(|e| e.low)),
+            number(effect.map(|e| e.high)),
+            number(effect.map(|e| e.p_raw)),
+            number(effect.map(|e| e.p_adjusted)),
+            now.map(|now| now.run_medians_ns.len().to_string()).unwrap_or_default(),
+            number(diff.now.as_ref().and_then(|now| fullest(now.rings?))),
+            words::fullest_ring(diff),
+            spreadsheet(report.why(diff)),
+            spreadsheet(&diff.tags().join(" ")),
+            spreadsheet(
+                report
+                    .evidence(diff)
+                    .and_then(|record| record.log.as_deref())
+                    .unwrap_or_default(),
+            ),
+        ])?;
+    }
+    writer.flush()
+}
+
+fn fullest(peaks: [RingPeak; 4]) -> Option<f64> {
+    let fills = peaks
+        .iter()
+        .flat_map(|peak| RingResource::ALL.map(|resource| words::fill(peak, resource)));
+    fills.flatten().max_by(f64::total_cmp)
+}
