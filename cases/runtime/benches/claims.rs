@@ -5,6 +5,8 @@
 #![expect(clippy::print_stdout, reason = "a benchmark reports on stdout")]
 
 use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Instant;
 
 use ring_runtime::{DType, Tensor};
@@ -47,6 +49,18 @@ fn main() {
             black_box(rows[0].write::<f32>());
         });
     }
+    let end = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !end.load(Ordering::Relaxed) {
+                black_box(rows[1].write::<f32>());
+            }
+        });
+        report("write, against another thread that does the same", || {
+            black_box(rows[0].write::<f32>());
+        });
+        end.store(true, Ordering::Relaxed);
+    });
     report("copy of a 256 x 4 window", {
         let (from, to) = (tensor.view(&[0, 0], &[256, 4]), tensor.view(&[0, 8], &[256, 4]));
         move || to.copy_from(&from)

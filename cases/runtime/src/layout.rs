@@ -11,6 +11,10 @@ pub(crate) struct Layout {
     rank: usize,
     dims: [usize; MAX_RANK],
     strides: [usize; MAX_RANK],
+    /// Product of the extents. This and the next follow from the others; every access needs them.
+    len: usize,
+    /// Elements from the first to one past the last, gaps included.
+    span: usize,
 }
 
 /// A layout seen as a matrix: the last axis across, all others folded into rows. In elements.
@@ -36,6 +40,8 @@ impl Layout {
             rank,
             dims: [1; MAX_RANK],
             strides: [1; MAX_RANK],
+            len: 0,
+            span: 0,
         };
         layout.dims[..rank].copy_from_slice(dims);
         let mut stride = 1usize;
@@ -46,7 +52,20 @@ impl Layout {
                 .filter(|elements| *elements <= isize::MAX as usize / 8)
                 .unwrap_or_else(|| panic!("a tensor of {dims:?} elements exceeds the address space"));
         }
-        layout
+        layout.measured()
+    }
+
+    /// Fills in what follows from extents and strides.
+    fn measured(mut self) -> Self {
+        self.len = self.dims().iter().product();
+        let last: usize = self
+            .dims()
+            .iter()
+            .zip(self.strides())
+            .map(|(dim, stride)| dim.saturating_sub(1) * stride)
+            .sum();
+        self.span = if self.len == 0 { 0 } else { last + 1 };
+        self
     }
 
     pub(crate) fn dims(&self) -> &[usize] {
@@ -59,20 +78,12 @@ impl Layout {
 
     /// Number of elements.
     pub(crate) fn len(&self) -> usize {
-        self.dims().iter().product()
+        self.len
     }
 
     /// Elements from the first to one past the last, gaps included.
     pub(crate) fn span(&self) -> usize {
-        if self.len() == 0 {
-            return 0;
-        }
-        1 + self
-            .dims()
-            .iter()
-            .zip(self.strides())
-            .map(|(d, s)| (d - 1) * s)
-            .sum::<usize>()
+        self.span
     }
 
     /// Whether the elements follow each other without gaps.
@@ -98,6 +109,7 @@ impl Layout {
         );
         let mut layout = *self;
         layout.dims[..self.rank].copy_from_slice(dims);
+        let layout = layout.measured();
         // An empty window may start one past the end of an axis; its start is never used, and the
         // parent's start is certain to lie inside the memory.
         let skip = if layout.len() == 0 {
