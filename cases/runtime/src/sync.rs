@@ -13,6 +13,16 @@
 //! Plain reference counts (`std::sync::Arc`) stay with `std`: they order nothing but the drop.
 
 #[cfg(loom)]
-pub(crate) use loom::sync::{Condvar, Mutex, atomic};
+pub(crate) use loom::sync::{Condvar, Mutex, RwLock, atomic};
+#[cfg(loom)]
+pub(crate) use loom::thread::{self, yield_now};
 #[cfg(not(loom))]
-pub(crate) use std::sync::{Condvar, Mutex, atomic};
+pub(crate) use std::sync::{Condvar, Mutex, RwLock, atomic};
+#[cfg(not(loom))]
+pub(crate) use std::thread::{self, park_timeout, yield_now};
+
+/// Without the time-out, so that a lost wake-up is a deadlock, which loom reports.
+#[cfg(loom)]
+pub(crate) fn park_timeout(_: std::time::Duration) {
+    thread::park();
+}
