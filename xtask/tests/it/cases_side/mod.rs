@@ -4,6 +4,7 @@ mod diagnostics;
 mod expansion;
 mod list;
 mod plans;
+mod reference;
 
 use std::sync::Arc;
 
