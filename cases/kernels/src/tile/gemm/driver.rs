@@ -288,7 +288,7 @@ fn dot<K: Kernels>(
                         let cols = K::DOT_NR.min(n - j);
                         if r0 == 0 && j + cols < n {
                             let next = j + cols..n.min(j + 2 * cols);
-                            prefetch(b.sub(next, k0..k0 + kc));
+                            prefetch(&b.sub(next, k0..k0 + kc));
                         }
                         let window = b.sub(j..j + cols, k0..k0 + kc);
                         let rhs = if cols == K::DOT_NR && depth == kc {
@@ -323,7 +323,7 @@ fn dot<K: Kernels>(
     not(target_arch = "x86_64"),
     expect(unused_variables, reason = "no stable prefetch elsewhere")
 )]
-pub(super) fn prefetch<T>(tile: Tile<'_, T>) {
+pub(super) fn prefetch<T>(tile: &Tile<'_, T>) {
     #[cfg(target_arch = "x86_64")]
     for r in 0..tile.rows() {
         let row = tile.row(r);
