@@ -134,6 +134,7 @@ vectorised! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tile::gemm::Path;
 
     fn row(len: usize, seed: u32) -> Vec<f32> {
         let mut state = seed;
@@ -165,6 +166,10 @@ mod tests {
 
     #[test]
     fn sums_follow_the_stated_order() {
+        Path::for_each(check_sums);
+    }
+
+    fn check_sums(_: Path) {
         for len in [0, 1, 63, 64, 65, 256, 448, 1000] {
             let (x, y) = (row(len, 1), row(len, 2));
             let squares: Vec<f32> = x.iter().map(|x| x * x).collect();
@@ -181,6 +186,10 @@ mod tests {
 
     #[test]
     fn maxima_of_any_position() {
+        Path::for_each(check_maxima);
+    }
+
+    fn check_maxima(_: Path) {
         for len in [1, 5, 64, 200] {
             for at in [0, len / 2, len - 1] {
                 let mut x = row(len, 3);

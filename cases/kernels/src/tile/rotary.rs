@@ -36,6 +36,7 @@ vectorised! {
 #[expect(clippy::float_cmp, reason = "the expected values are exact")]
 mod tests {
     use super::*;
+    use crate::tile::gemm::Path;
 
     #[test]
     fn a_right_angle_and_back() {
@@ -48,6 +49,10 @@ mod tests {
 
     #[test]
     fn rounding_is_that_of_the_formula() {
+        Path::for_each(check_rounding);
+    }
+
+    fn check_rounding(_: Path) {
         let angle = |i: usize| 0.37f32 * i as f32;
         let (cos, sin): (Vec<f32>, Vec<f32>) = (0..32).map(|i| (angle(i).cos(), angle(i).sin())).unzip();
         let before: Vec<f32> = (0..64).map(|i| (i as f32 - 20.3) * 0.173).collect();

@@ -23,6 +23,12 @@ impl Supported {
     }
 }
 
+#[cfg(test)]
+thread_local! {
+    /// What `Path::best` says on this thread instead.
+    static FORCED: std::cell::Cell<Option<Path>> = const { std::cell::Cell::new(None) };
+}
+
 impl Path {
     /// All paths, best first.
     pub const ALL: [Self; 3] = [Self::Avx512, Self::Avx2, Self::Portable];
@@ -39,10 +45,25 @@ impl Path {
 
     /// The fastest path of this machine.
     pub fn best() -> Self {
-        Self::ALL
-            .into_iter()
-            .find(|path| path.is_supported())
-            .expect("the portable path is always there")
+        static BEST: LazyLock<Path> = LazyLock::new(|| {
+            let mut supported = Path::ALL.into_iter().filter(|path| path.is_supported());
+            supported.next().expect("the portable path is always there")
+        });
+        #[cfg(test)]
+        if let Some(path) = FORCED.get() {
+            return path;
+        }
+        *BEST
+    }
+
+    /// Runs `body` on every path that this machine supports, as if it were the best.
+    #[cfg(test)]
+    pub(crate) fn for_each(body: impl Fn(Self)) {
+        for path in Self::ALL.into_iter().filter(|path| path.is_supported()) {
+            FORCED.set(Some(path));
+            body(path);
+            FORCED.set(None);
+        }
     }
 
     /// Name for reports: `avx512`, `avx2`, `portable`.
