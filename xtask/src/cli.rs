@@ -29,6 +29,14 @@ pub struct Cli {
 pub enum Command {
     /// List the declared cases.
     List(Box<cmd::list::Args>),
+    /// Show what changed from one run to another, case by case.
+    Diff(cmd::diff::Args),
+    /// Accept, show or tag the committed expectation.
+    Baseline(cmd::baseline::Args),
+    /// Decide whether a run passes for a purpose.
+    Gate(cmd::gate::Args),
+    /// Tell a run as a table, Markdown, JUnit, CSV, JSON, HTML or annotations.
+    Report(cmd::report::Args),
     /// Run the project's own checks.
     Ci(cmd::ci::Args),
 }

@@ -4,7 +4,7 @@
 //! matter, and how it looks is `report`'s. What can't be compared is said to be so, with the reason;
 //! nothing here turns the absence of a comparison into the absence of a change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::baseline::{Baseline, Row};
 use crate::case_id::CaseId;
@@ -37,16 +37,20 @@ pub struct Context {
     pub rules: Rules,
     /// Cases that were renamed: old id, new id.
     pub renamed: Vec<(CaseId, CaseId)>,
+    /// Suites that are swept only when they are named: where a run plans none of their cases, it didn't
+    /// mean to, and they aren't missing.
+    pub by_name: BTreeSet<String>,
     /// Today, for the age of the baseline.
     pub today: jiff::civil::Date,
 }
 
 impl Context {
-    /// The given rules, no renames, today.
+    /// The given rules, no renames, every suite expected, today.
     pub fn new(rules: Rules) -> Self {
         Self {
             rules,
             renamed: Vec::new(),
+            by_name: BTreeSet::new(),
             today: jiff::ZonedDateTime::now().date(),
         }
     }
@@ -233,13 +237,14 @@ fn compare(
     let host_differences = base_host.differences(&HostClass::from_facts(&run.provenance.host));
     let mut summaries = summarise(run);
     let covers_all = run.covers_whole_matrix();
-    let planned: std::collections::BTreeSet<&CaseId> = run.provenance.planned.iter().collect();
+    let suites: BTreeSet<&str> = run.provenance.planned.iter().map(CaseId::suite).collect();
+    let planned: BTreeSet<&CaseId> = run.provenance.planned.iter().collect();
 
     // Every case takes the reference row of its own name, or of the name that it is declared to have had.
     let former: BTreeMap<&CaseId, &CaseId> = context.renamed.iter().map(|(from, to)| (to, from)).collect();
     let mut cases = Vec::new();
-    let mut taken = std::collections::BTreeSet::new();
-    let mut names: std::collections::BTreeSet<CaseId> = summaries.keys().cloned().collect();
+    let mut taken = BTreeSet::new();
+    let mut names: BTreeSet<CaseId> = summaries.keys().cloned().collect();
     names.extend(planned.iter().map(|case| (*case).clone()));
     for case in names {
         let renamed_from = former
@@ -260,7 +265,8 @@ fn compare(
         .count();
     let mut not_selected = 0;
     for (case, row) in rows.iter().filter(|(case, _)| !taken.contains(*case)) {
-        if covers_all {
+        let meant = !context.by_name.contains(case.suite()) || suites.contains(case.suite());
+        if covers_all && meant {
             cases.push((case.clone(), None, Some(row), None));
         } else {
             not_selected += 1;

@@ -14,9 +14,14 @@ use crate::{
     exit::Exit,
 };
 
+pub mod baseline;
 pub mod ci;
+pub mod comparing;
+pub mod diff;
+pub mod gate;
 pub mod list;
 pub mod planning;
+pub mod report;
 
 /// What every command works in.
 pub struct Context<'a> {
@@ -102,6 +107,10 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Exit {
 fn run(command: Command, context: &mut Context<'_>) -> anyhow::Result<Exit> {
     match command {
         Command::List(args) => list::run(&args, context),
+        Command::Diff(args) => diff::run(&args, context),
+        Command::Baseline(args) => baseline::run(&args, context),
+        Command::Gate(args) => gate::run(&args, context),
+        Command::Report(args) => report::run(&args, context),
         Command::Ci(args) => ci::run(&args, context),
     }
 }

@@ -7,7 +7,8 @@ use std::io::{self, Write};
 use serde::{Serialize, Serializer};
 
 use super::{Report, Tally};
-use crate::compare::{CaseDiff, LatencyVerdict};
+use crate::case_id::CaseId;
+use crate::compare::{CaseDiff, Confirmation, LatencyVerdict};
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -31,13 +32,13 @@ struct Document<'a> {
     changes: std::collections::BTreeMap<&'static str, usize>,
     latencies: std::collections::BTreeMap<&'static str, usize>,
     gate: Option<serde_json::Value>,
-    #[serde(serialize_with = "cases")]
-    cases: &'a Report<'a>,
+    cases: Cases<'a>,
 }
 
 #[derive(Serialize)]
 struct Case<'a> {
-    case: &'a str,
+    #[serde(rename = "case")]
+    id: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     renamed_from: Option<&'a str>,
     outcome: &'static str,
@@ -109,7 +110,7 @@ pub(super) fn render(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()>
         changes: tally.changes.into_iter().collect(),
         latencies: tally.latencies,
         gate: gate.map(|text| serde_json::from_str(&text)).transpose()?,
-        cases: report,
+        cases: Cases(report),
     };
     let mut out = io::BufWriter::new(out);
     serde_json::to_writer(&mut out, &document)?;
@@ -117,9 +118,13 @@ pub(super) fn render(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()>
     out.flush()
 }
 
-/// Serialises case by case: the document never stands in memory as a whole.
-fn cases<S: Serializer>(report: &&Report<'_>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(report.cases().iter().map(|diff| case(report, diff)))
+/// The cases, made one by one as they are written: the document never stands in memory as a whole.
+struct Cases<'a>(&'a Report<'a>);
+
+impl Serialize for Cases<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.cases().iter().map(|diff| case(self.0, diff)))
+    }
 }
 
 fn case<'a>(report: &'a Report<'_>, diff: &'a CaseDiff) -> Case<'a> {
@@ -131,14 +136,14 @@ fn case<'a>(report: &'a Report<'_>, diff: &'a CaseDiff) -> Case<'a> {
     };
     let final_latency = diff.final_latency();
     Case {
-        case: diff.case.as_str(),
-        renamed_from: diff.renamed_from.as_ref().map(|from| from.as_str()),
+        id: diff.case.as_str(),
+        renamed_from: diff.renamed_from.as_ref().map(CaseId::as_str),
         outcome: outcome.kind().token(),
         cause: outcome.cause(),
         change: diff.change.token(),
         reference_outcome: diff.base.as_ref().map(|base| base.outcome.to_string()),
         latency: latency(final_latency),
-        confirmation: diff.confirmation.as_ref().map(|confirmation| confirmation.token()),
+        confirmation: diff.confirmation.as_ref().map(Confirmation::token),
         first_latency: diff.confirmation.as_ref().map(|_| latency(&diff.latency)),
         run_medians_ns: medians(&diff.now),
         reference_run_medians_ns: medians(&diff.base),

@@ -21,13 +21,12 @@ pub(super) fn render(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()>
     let mut of_run = TestSuite::new("gate");
     if let Some(verdict) = report.verdict {
         for reason in verdict.reasons.iter().filter(|reason| reason.action == Action::Fail) {
-            match &reason.case {
-                Some(case) => failing.entry(case).or_default().push(reason),
-                None => {
-                    let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
-                    status.set_message(plain(&reason.message)).set_type(reason.kind.token());
-                    of_run.add_test_case(TestCase::new(reason.kind.token(), status));
-                }
+            if let Some(case) = &reason.case {
+                failing.entry(case).or_default().push(reason);
+            } else {
+                let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
+                status.set_message(plain(&reason.message)).set_type(reason.kind.token());
+                of_run.add_test_case(TestCase::new(reason.kind.token(), status));
             }
         }
     } else if report.cases().is_empty() {

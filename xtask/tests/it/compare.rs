@@ -12,6 +12,7 @@ pub(crate) fn context() -> Context {
     Context {
         rules: Rules::STANDARD,
         renamed: Vec::new(),
+        by_name: std::collections::BTreeSet::new(),
         today: jiff::civil::date(2026, 12, 2),
     }
 }
@@ -146,6 +147,22 @@ fn a_selection_leaves_cases_out_and_a_whole_run_misses_them() {
     // Planned and without a record is missing in a selection too.
     now.provenance.planned.push(id("s/m"));
     assert_eq!(compared(&base, &now).cases[0].change, OutcomeChange::Missing);
+}
+
+#[test]
+fn a_suite_that_is_swept_by_name_is_not_missing_elsewhere() {
+    let base = with(run("a"), [record("s/k"), record("audit/k")]);
+    let now = with(run("b"), [record("s/k")]);
+    assert_eq!(compared(&base, &now).cases[0].change, OutcomeChange::Missing);
+    let by_name = Context {
+        by_name: ["audit".to_owned()].into(),
+        ..context()
+    };
+    let comparison = compare::against_run(&now, &base, &by_name);
+    assert_eq!((comparison.cases.len(), comparison.not_selected), (1, 1));
+    let started = with(run("b"), [record("s/k"), record("audit/l")]);
+    let comparison = compare::against_run(&started, &base, &by_name);
+    assert_eq!(comparison.cases[0].change, OutcomeChange::Missing);
 }
 
 #[test]
