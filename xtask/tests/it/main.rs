@@ -1,11 +1,15 @@
 //! Tests of the harness from outside, one module per area.
 
 #[cfg(test)]
+mod baseline;
+#[cfg(test)]
 mod cases_side;
 #[cfg(test)]
 mod compare;
 #[cfg(test)]
 mod gate;
+#[cfg(test)]
+mod report;
 #[cfg(test)]
 mod supervision;
 #[cfg(test)]

@@ -98,6 +98,8 @@ pub(crate) trait With: Sized {
     fn heap(self, high_water: u64, capacity: u64) -> Self;
     /// With this expectation.
     fn expecting(self, make: fn(Expected) -> Expectation) -> Self;
+    /// With these tags.
+    fn tags(self, tags: &[&str]) -> Self;
 }
 
 impl With for CaseRecord {
@@ -141,6 +143,11 @@ impl With for CaseRecord {
             issue: Some("#17".into()),
             until: Some("2026-12-31".into()),
         });
+        self
+    }
+
+    fn tags(mut self, tags: &[&str]) -> Self {
+        self.subject.tags = tags.iter().map(|tag| (*tag).into()).collect();
         self
     }
 }
