@@ -16,9 +16,12 @@ pub struct KernelBinary {
 /// Why there is no kernel binary, or no list of its kernels.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelBinaryError {
-    /// Cargo failed; it has told why on stderr.
+    /// Cargo can't be run.
     #[error("failed to build the `kernel` binary")]
-    Build(#[source] xshell::Error),
+    Cargo(#[source] xshell::Error),
+    /// The kernels don't compile; what the compiler says of it.
+    #[error("failed to build the `kernel` binary:\n{0}")]
+    Build(String),
     /// Cargo told of no executable.
     #[error("cargo built no `kernel` binary")]
     NoExecutable,
@@ -40,11 +43,15 @@ pub enum KernelBinaryError {
     },
 }
 
-/// The part of Cargo's messages that names executables.
+/// The parts of Cargo's messages that name executables and errors, and say how the build ended.
 #[derive(Deserialize)]
 struct Message {
     executable: Option<PathBuf>,
     target: Option<Target>,
+    #[serde(rename = "message")]
+    diagnostic: Option<Diagnostic>,
+    /// Of the last message only.
+    success: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -52,19 +59,48 @@ struct Target {
     name: String,
 }
 
+#[derive(Deserialize)]
+struct Diagnostic {
+    level: String,
+    rendered: Option<String>,
+}
+
 impl KernelBinary {
-    /// Builds the binary of the workspace at `root` in release mode; Cargo's progress goes to stderr.
+    /// Builds the binary of the workspace at `root` in release mode.
+    ///
+    /// The first build shows Cargo's progress on stderr, since it takes long; a later one is quiet. Warnings are
+    /// left to whoever works on the kernels.
     pub fn build(root: &Path) -> Result<Self, KernelBinaryError> {
-        let shell = Shell::new().map_err(KernelBinaryError::Build)?;
+        let shell = Shell::new().map_err(KernelBinaryError::Cargo)?;
         shell.change_dir(root);
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
         let build = cmd!(
             shell,
-            "{cargo} build --quiet --release --locked --package kernels --bin kernel --message-format json-render-diagnostics"
+            "{cargo} build --release --locked --package kernels --bin kernel --message-format json"
         );
-        let messages = build.quiet().read().map_err(KernelBinaryError::Build)?;
-        let executable = messages.lines().find_map(|line| {
-            let message: Message = serde_json::from_str(line).ok()?;
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+        let quiet = target.join("release/kernel").exists().then_some("--quiet");
+        // Cargo's own complaints (a lock file that is out of date) go to stderr; what the compiler says is in the messages.
+        let text = build
+            .args(quiet)
+            .quiet()
+            .ignore_status()
+            .read()
+            .map_err(KernelBinaryError::Cargo)?;
+        let messages: Vec<Message> = text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect();
+        if !messages.iter().any(|message| message.success == Some(true)) {
+            let diagnostics = messages.into_iter().filter_map(|message| message.diagnostic);
+            let errors = diagnostics
+                .filter(|diagnostic| diagnostic.level == "error")
+                .filter_map(|d| d.rendered);
+            return Err(KernelBinaryError::Build(
+                errors.collect::<String>().trim_end().to_owned(),
+            ));
+        }
+        let executable = messages.into_iter().find_map(|message| {
             message
                 .executable
                 .filter(|_| message.target.is_some_and(|target| target.name == "kernel"))

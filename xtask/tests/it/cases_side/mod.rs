@@ -2,6 +2,7 @@
 
 mod diagnostics;
 mod expansion;
+mod kernel_list;
 mod list;
 mod plans;
 mod reference;
