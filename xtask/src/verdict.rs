@@ -178,12 +178,11 @@ fn ended_by_supervisor(ended: &Ended, report: &Report, log: &[u8]) -> Option<Ver
             let summary = format!("{} stopped the process and nobody continued it", signal.as_str());
             (Outcome::Crash(CrashCause::Signal(signal.clone())), summary)
         }
-        Some(Stop::Interrupted) => return None,
         None if ended.out_of_memory_kill => (
             Outcome::Oom(OomCause::Host),
             "the kernel's out-of-memory killer ended the process".into(),
         ),
-        None => return None,
+        Some(Stop::Interrupted) | None => return None,
     };
     let mut evidence = Evidence {
         summary,
