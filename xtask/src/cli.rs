@@ -37,6 +37,8 @@ pub enum Command {
     Gate(cmd::gate::Args),
     /// Tell a run as a table, Markdown, JUnit, CSV, JSON, HTML or annotations.
     Report(cmd::report::Args),
+    /// Run the declared cases, record what happened, and say what changed.
+    Sweep(Box<cmd::sweep::Args>),
     /// Run the project's own checks.
     Ci(cmd::ci::Args),
 }

@@ -241,6 +241,10 @@ fn pass_or_nothing(observation: &Observation, report: &Report, damage: Option<&D
             NoVerdictCause::ValidationSkipped,
             "the report says `pass`, but no output was compared".into(),
         ),
+        (_, true) if report.bad_samples > 0 => nothing(
+            NoVerdictCause::Unreadable,
+            format!("{} samples are no durations", report.bad_samples),
+        ),
         (_, true) => Verdict {
             outcome: Outcome::Pass,
             evidence: claim::pass_evidence(report),

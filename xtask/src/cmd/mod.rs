@@ -22,6 +22,7 @@ pub mod gate;
 pub mod list;
 pub mod planning;
 pub mod report;
+pub mod sweep;
 
 /// What every command works in.
 pub struct Context<'a> {
@@ -111,6 +112,7 @@ fn run(command: Command, context: &mut Context<'_>) -> anyhow::Result<Exit> {
         Command::Baseline(args) => baseline::run(&args, context),
         Command::Gate(args) => gate::run(&args, context),
         Command::Report(args) => report::run(&args, context),
+        Command::Sweep(args) => sweep::run(*args, context),
         Command::Ci(args) => ci::run(&args, context),
     }
 }
