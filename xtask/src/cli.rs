@@ -19,6 +19,9 @@ pub struct Cli {
     /// Read suites and platforms from this directory.
     #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
     pub cases: Option<PathBuf>,
+    /// Keep runs and baselines in this directory.
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
+    pub results: Option<PathBuf>,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,

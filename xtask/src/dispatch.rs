@@ -25,6 +25,7 @@ use crate::process::{Control, Request, Supervisor};
 use crate::record::CaseRecord;
 use crate::run_dir::RunDir;
 use crate::runner::Runners;
+use crate::size::Bytes;
 use crate::slots::{Claim, Sharing, Slots};
 use attempt::Attempt;
 use queue::{Job, Queue};
@@ -395,10 +396,10 @@ fn claim(case: &PlannedCase) -> Claim {
     let rings = case
         .rings
         .heap_total()
-        .map_or(0, |bytes| bytes.get())
+        .map_or(0, Bytes::get)
         .saturating_mul(u64::from(case.ranks));
     Claim {
-        memory_bytes: case.memory.map_or(rings, |memory| memory.get()),
+        memory_bytes: case.memory.map_or(rings, Bytes::get),
         benchmarks: case.bench.rounds > 0,
     }
 }

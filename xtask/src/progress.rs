@@ -12,6 +12,7 @@ use crate::dispatch::Notice;
 use crate::outcome::Outcome;
 use crate::process::Request;
 use crate::record::{CaseRecord, Expectation};
+use crate::report::plain;
 use crate::ui::{Colour, Look, Motion};
 
 /// How often a bar is redrawn while nothing happens.
@@ -117,16 +118,10 @@ fn finished_line(record: &CaseRecord, again: bool, finished: usize, total: usize
         format!("[{finished:>width$}/{total}]")
     };
     let outcome = colour.outcome(record.outcome.kind(), &record.outcome.to_string());
-    let mut line = format!("{counter} {outcome} {}", record.case);
-    if record.repeat > 0 {
-        line.push_str(&format!(" (run {})", record.repeat + 1));
-    }
-    if record.attempt > 1 {
-        line.push_str(&format!(" (attempt {})", record.attempt));
-    }
-    if record.phases.total > Duration::ZERO {
-        line.push_str(&format!(" {:.1}s", record.phases.total.as_secs_f64()));
-    }
+    let run = (record.repeat > 0).then(|| format!(" (run {})", record.repeat + 1));
+    let attempt = (record.attempt > 1).then(|| format!(" (attempt {})", record.attempt));
+    let total = record.phases.total;
+    let time = (!total.is_zero()).then(|| format!(" {:.1}s", total.as_secs_f64()));
     let remark = match &record.expectation {
         Expectation::Met(_) => " (expected)",
         Expectation::UnexpectedPass(_) => " (a failure was expected)",
@@ -134,10 +129,12 @@ fn finished_line(record: &CaseRecord, again: bool, finished: usize, total: usize
         Expectation::NotMet(_) => " (another failure was expected)",
         Expectation::None => "",
     };
-    line.push_str(remark);
-    if !matches!(record.outcome, Outcome::Pass) && !record.evidence.summary.is_empty() {
-        line.push_str(": ");
-        line.push_str(&record.evidence.summary);
-    }
-    line
+    let why = if record.outcome == Outcome::Pass || record.evidence.summary.is_empty() {
+        String::new()
+    } else {
+        // What a case printed must not move the cursor.
+        format!(": {}", plain(&record.evidence.summary))
+    };
+    let parts = [run, attempt, time].map(Option::unwrap_or_default).concat();
+    format!("{counter} {outcome} {}{parts}{remark}{why}", record.case)
 }

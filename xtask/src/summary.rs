@@ -1,20 +1,16 @@
-//! The summary of a run: one row a case, worst first, and the evidence of what failed.
+//! What a sweep shows below its report: all rings, and the evidence of each case that needs attention.
 //!
-//! A renderer only: it decides nothing, and takes the comparison and the gate's verdict as they are.
+//! A renderer only: the table of cases, the reasons of the gate and the formats for other media are
+//! [`crate::report`]'s; this adds what a person needs who is about to look into a failure.
 
 mod evidence;
-mod github;
 mod rings;
-mod table;
 
 use std::io::{self, Write};
 
 use crate::compare::Comparison;
-use crate::gate::GateVerdict;
 use crate::record::{CaseRecord, Run};
 use crate::ui::Colour;
-
-pub use github::step_summary;
 
 /// Everything that a summary shows.
 #[derive(Clone, Copy, Debug)]
@@ -23,50 +19,31 @@ pub struct Summary<'a> {
     pub run: &'a Run,
     /// The run against its reference, or against nothing.
     pub comparison: &'a Comparison,
-    /// The gate's verdict, where there was something to compare with.
-    pub gate: Option<&'a GateVerdict>,
     /// The run's directory, as it is shown.
     pub directory: &'a str,
     /// Options that a rerun of single cases takes over from this run.
     pub rerun_options: &'a str,
 }
 
-/// How much of the rings is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RingDetail {
-    /// The fullest ring of each case.
-    Fullest,
-    /// A table with all four rings of each case.
-    All,
-}
-
 impl Summary<'_> {
-    /// Writes the table, and below it what is to be known of each case that needs attention.
-    pub fn write(&self, out: &mut dyn Write, colour: Colour, detail: RingDetail) -> io::Result<()> {
-        writeln!(out, "{}", table::table(self, colour))?;
-        if detail == RingDetail::All {
-            writeln!(out, "\n{}", rings::table(self.run))?;
-        }
+    /// Writes a block of lines for each case that failed or changed for the worse.
+    pub fn write_evidence(&self, out: &mut dyn Write, colour: Colour) -> io::Result<()> {
         for diff in &self.comparison.cases {
             if let Some(text) = evidence::of_case(self, diff, colour) {
-                writeln!(out, "\n{text}")?;
+                writeln!(out, "{text}\n")?;
             }
         }
-        writeln!(out, "\n{}", self.last_line())
+        Ok(())
+    }
+
+    /// Writes a table of all four rings of each case.
+    pub fn write_rings(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{}\n", rings::table(self.run))
     }
 
     /// The last attempt of the worst process run of `case`.
     fn worst_record(&self, case: &crate::case_id::CaseId) -> Option<&CaseRecord> {
         let of_case = self.run.terminal().into_iter().filter(|record| record.case == *case);
         of_case.min_by_key(|record| record.outcome.kind())
-    }
-
-    fn last_line(&self) -> String {
-        let counts = table::counts(self.comparison);
-        let against = match self.gate {
-            Some(gate) => format!("against {}", gate.reference),
-            None => "not compared with a baseline".into(),
-        };
-        format!("{counts}; {against}; run {}", self.directory)
     }
 }

@@ -30,6 +30,8 @@ pub struct Context<'a> {
     pub root: PathBuf,
     /// The directory of the suites.
     pub cases: PathBuf,
+    /// The directory of runs and baselines.
+    pub results: PathBuf,
     /// How messages on `err` look.
     pub style: Style,
     /// Data.
@@ -43,6 +45,7 @@ impl std::fmt::Debug for Context<'_> {
         f.debug_struct("Context")
             .field("root", &self.root)
             .field("cases", &self.cases)
+            .field("results", &self.results)
             .finish_non_exhaustive()
     }
 }
@@ -83,6 +86,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Exit {
     let root = workspace_root();
     let mut context = Context {
         cases: cli.cases.unwrap_or_else(|| root.join("cases")),
+        results: cli.results.unwrap_or_else(|| root.join("results")),
         root,
         style: stderr_style(),
         out: &mut io::stdout().lock(),

@@ -32,23 +32,17 @@ pub use args::Args;
 
 /// Runs the selected cases and judges the run.
 pub fn run(args: Args, context: &mut Context<'_>) -> anyhow::Result<Exit> {
-    let results = args.results.clone().unwrap_or_else(|| context.root.join("results"));
+    let results = context.results.clone();
     let (args, resumed) = match &args.resume {
         Some(name) => {
             let (directory, before) = RunDir::resume(&results, name)
                 .map_err(|error| Failure::usage(format!("{:#}", anyhow::Error::from(error))))?;
             let typed = retyped(&before)?;
-            (
-                Args {
-                    results: args.results.clone(),
-                    ..typed
-                },
-                Some((directory, before)),
-            )
+            (typed, Some((directory, before)))
         }
         None => (args, None),
     };
-    let gates = judge::gates(&args, context)?;
+    let rules = judge::Rules::load(&args, context)?;
     let declared = Declared::load(context)?;
     let mut plan = declared.plan(&args.select, &args.rings, &args.bench, args.budget_layer())?;
     if let Some(shard) = args.shard {
@@ -70,17 +64,14 @@ pub fn run(args: Args, context: &mut Context<'_>) -> anyhow::Result<Exit> {
     )
     .map_err(|error| Failure::usage(error.to_string()))?;
 
-    let (mut directory, done) = match resumed {
-        Some((directory, before)) => {
-            refuse_another_matrix(&plan, &before)?;
-            (directory, before.records)
-        }
-        None => {
-            let provenance = provenance::begin(&context.root, &plan, args.typed());
-            let directory = RunDir::create(&results, provenance)
-                .with_context(|| format!("failed to create a run in `{}`", results.display()))?;
-            (directory, Vec::new())
-        }
+    let (mut directory, done) = if let Some((directory, before)) = resumed {
+        refuse_another_matrix(&plan, &before)?;
+        (directory, before.records)
+    } else {
+        let provenance = provenance::begin(&context.root, &plan, args.typed());
+        let directory = RunDir::create(&results, provenance)
+            .with_context(|| format!("failed to create a run in `{}`", results.display()))?;
+        (directory, Vec::new())
     };
     let ending = dispatch_plan(&args, &plan, &runners, &done, &mut directory, context)?;
     let shown = shown_path(&directory, context);
@@ -92,7 +83,7 @@ pub fn run(args: Args, context: &mut Context<'_>) -> anyhow::Result<Exit> {
     let run = directory
         .close(provenance::now(), status)
         .context("failed to close the run")?;
-    let exit = judge::judge(&args, &gates, &plan, &run, &results, &shown, context)?;
+    let exit = judge::judge(&args, &rules, &run, &shown, context)?;
     Ok(match ending {
         Ending::Interrupted => Exit::Interrupted,
         Ending::OutOfTime => Exit::Incomplete,

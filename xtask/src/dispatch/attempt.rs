@@ -16,6 +16,7 @@ use crate::record::{
 };
 use crate::ring::RingConfig;
 use crate::runner::{Assignment, AttemptPaths, Observation};
+use crate::size::Bytes;
 use crate::suite::runner::RunnerSpec;
 use crate::verdict::{self, Verdict};
 use crate::{expectation, verdict::quote_end};
@@ -130,7 +131,7 @@ pub(super) fn unstarted(case: &PlannedCase, job: Job, outcome: Outcome, summary:
         rings: RingRecord::default(),
         latency: None,
         phases: PhaseTimes::default(),
-        declared_memory_bytes: case.memory.map(|memory| memory.get()),
+        declared_memory_bytes: case.memory.map(Bytes::get),
         peak_memory_bytes: None,
         work: None,
         subject: Subject {

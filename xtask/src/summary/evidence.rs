@@ -6,6 +6,7 @@ use super::Summary;
 use crate::compare::{CaseDiff, OutcomeChange};
 use crate::outcome::Outcome;
 use crate::record::{AskedValue, CaseRecord, Detail, Expectation};
+use crate::report::plain;
 use crate::ui::Colour;
 
 /// A block of lines for a case that failed or changed for the worse; `None` for the others.
@@ -50,7 +51,7 @@ pub(super) fn of_case(summary: &Summary<'_>, diff: &CaseDiff, colour: Colour) ->
 fn add_record(text: &mut String, summary: &Summary<'_>, record: &CaseRecord) {
     let evidence = &record.evidence;
     if !evidence.summary.is_empty() {
-        let _ = write!(text, "\n  {}", evidence.summary);
+        let _ = write!(text, "\n  {}", plain(&evidence.summary));
     }
     if let Some(Detail::Ring(shortage)) = &evidence.detail
         && let Some(asked) = &record.rings.asked
@@ -58,7 +59,7 @@ fn add_record(text: &mut String, summary: &Summary<'_>, record: &CaseRecord) {
         let values: Vec<String> = asked.heap.iter().map(asked_value).collect();
         let _ = write!(text, "\n  ring heaps asked for: {}", values.join(", "));
         if let Some(head) = &shortage.head_task {
-            let _ = write!(text, "\n  oldest live task: {head}");
+            let _ = write!(text, "\n  oldest live task: {}", plain(head));
         }
     }
     if let Some(Detail::Tensors(tensors)) = &evidence.detail {
@@ -95,10 +96,10 @@ fn add_record(text: &mut String, summary: &Summary<'_>, record: &CaseRecord) {
         }
     }
     for line in &evidence.lines {
-        let _ = write!(text, "\n  {:>6} | {}", line.line, line.text);
+        let _ = write!(text, "\n  {:>6} | {}", line.line, plain(&line.text));
     }
     if !evidence.fallout.is_empty() {
-        let _ = write!(text, "\n  also: {}", evidence.fallout.join("; "));
+        let _ = write!(text, "\n  also: {}", plain(&evidence.fallout.join("; ")));
     }
     if let Some(log) = &record.log {
         let _ = write!(text, "\n  log: {}/{log}", summary.directory);

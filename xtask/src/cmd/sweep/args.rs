@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -45,11 +44,8 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, help_heading = "Running")]
     pub deadline: Option<Duration>,
     /// Finish an incomplete run with the options that it was started with: its id, its path or `latest`.
-    #[arg(long, value_name = "RUN", help_heading = "Running", exclusive = false)]
+    #[arg(long, value_name = "RUN", help_heading = "Running")]
     pub resume: Option<String>,
-    /// Keep runs and baselines in this directory [default: results].
-    #[arg(long, value_name = "DIR", help_heading = "Output")]
-    pub results: Option<PathBuf>,
     /// Show all four rings of every case.
     #[arg(long, help_heading = "Output")]
     pub all_rings: bool,

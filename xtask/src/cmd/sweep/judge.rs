@@ -1,53 +1,51 @@
-//! After the last case: the comparison with the baseline, the gate, the summary.
+//! After the last case: the comparison with the baseline, the gate, the report.
 
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::Context as _;
 
 use super::{Args, Context, Failure};
-use crate::baseline::{Reference, find};
-use crate::compare::{self, Comparison, Standing};
+use crate::cmd::comparing;
+use crate::compare::{self, Standing};
 use crate::exit::Exit;
-use crate::gate::{self, Action, GateFile, GateVerdict};
-use crate::host_class::HostClass;
+use crate::gate::{self, GateFile};
 use crate::outcome::Outcome;
-use crate::plan::Plan;
 use crate::record::{Expectation, Run};
-use crate::summary::{RingDetail, Summary, step_summary};
+use crate::report::{Format, Report};
+use crate::summary::Summary;
 use crate::ui::{Look, Patient};
 
-/// Where baselines are kept, relative to the directory of results.
-const BASELINES: &str = "baseline";
-
-/// The policies, and that the one that `args` names is among them: known before hours are spent on a run.
-pub(super) fn gates(args: &Args, context: &Context<'_>) -> anyhow::Result<GateFile> {
-    let path = context.cases.join("gate.toml");
-    let text = fs_err::read_to_string(&path).map_err(|error| Failure::usage(error.to_string()))?;
-    let usage = |error| {
-        Failure::usage(format!(
-            "failed to use `{}`: {:#}",
-            path.display(),
-            anyhow::Error::from(error)
-        ))
-    };
-    let gates = GateFile::parse(&text).map_err(usage)?;
-    gates.policy(&args.policy).map_err(usage)?;
-    Ok(gates)
+/// What judging takes from the files beside the suites.
+#[derive(Debug)]
+pub(super) struct Rules {
+    gates: GateFile,
+    compare: compare::Context,
 }
 
-/// Compares, shows and judges `run`.
+impl Rules {
+    /// Reads them, and checks that the policy exists: known before hours are spent on a run.
+    pub(super) fn load(args: &Args, context: &Context<'_>) -> anyhow::Result<Self> {
+        let gates = comparing::gate_file(context)?;
+        gates
+            .policy(&args.policy)
+            .map_err(|error| Failure::usage(error.to_string()))?;
+        let compare = comparing::compare_context(context, &gates)?;
+        Ok(Self { gates, compare })
+    }
+}
+
+/// Compares, shows and judges `run`, which stands in the directory `shown`.
 pub(super) fn judge(
     args: &Args,
-    gates: &GateFile,
-    plan: &Plan,
+    rules: &Rules,
     run: &Run,
-    results: &Path,
     shown: &str,
     context: &mut Context<'_>,
 ) -> anyhow::Result<Exit> {
-    let comparison = compare_with_baseline(plan, run, results, gates)?;
+    let comparison = comparing::against_accepted(context, run, &rules.compare)?;
     let gate = match comparison.standing {
-        Standing::Compared(_) => Some(gate::decide(gates.policy(&args.policy)?, &comparison, run)),
+        Standing::Compared(_) => Some(gate::decide(rules.gates.policy(&args.policy)?, &comparison, run)),
         // Nothing was compared, so no gate may say that nothing changed; outcomes alone decide.
         Standing::EmptyRun
         | Standing::NoBaseline
@@ -59,39 +57,37 @@ pub(super) fn judge(
     let summary = Summary {
         run,
         comparison: &comparison,
-        gate: gate.as_ref(),
         directory: shown,
         rerun_options: &options,
     };
-    let detail = if args.all_rings {
-        RingDetail::All
-    } else {
-        RingDetail::Fullest
-    };
+    let report = Report::new(run, &comparison, gate.as_ref());
+
     let mut out = Patient::new(&mut *context.out);
-    summary.write(&mut out, Look::of_stdout().colour, detail)?;
-    std::io::Write::flush(&mut out)?;
-    if let Some(file) = std::env::var_os("GITHUB_STEP_SUMMARY").filter(|file| !file.is_empty()) {
-        step_summary(&summary, Path::new(&file)).context("failed to write the step summary")?;
+    report.render(Format::Table, &mut out)?;
+    writeln!(out)?;
+    if args.all_rings {
+        summary.write_rings(&mut out)?;
     }
-    tell_reasons(&comparison, gate.as_ref(), context)?;
+    summary.write_evidence(&mut out, Look::of_stdout().colour)?;
+    out.flush()?;
+    if let Some(file) = std::env::var_os("GITHUB_STEP_SUMMARY").filter(|file| !file.is_empty()) {
+        append(&report, Path::new(&file)).context("failed to write the step summary")?;
+    }
+    let mut err = Patient::new(&mut *context.err);
+    if gate.is_none() {
+        let platform = &comparison.now.platform;
+        writeln!(
+            err,
+            "note: no baseline for `{platform}` holds these cases, so the exit code is about outcomes only; `cargo xtask baseline accept` makes one"
+        )?;
+    }
+    writeln!(err, "run {shown}")?;
     Ok(gate.map_or_else(|| by_outcomes(run), |gate| gate.exit))
 }
 
-fn compare_with_baseline(plan: &Plan, run: &Run, results: &Path, gates: &GateFile) -> anyhow::Result<Comparison> {
-    let mut how = compare::Context::new(gates.rules.clone());
-    how.renamed.clone_from(&plan.renamed);
-    let host = HostClass::from_facts(&run.provenance.host);
-    let found = find(
-        &results.join(BASELINES),
-        &run.provenance.platform,
-        &host,
-        Reference::Accepted,
-    )?;
-    Ok(match found.into_baseline() {
-        Some(baseline) => compare::against_baseline(run, &baseline, &how),
-        None => compare::without_reference(run, &how),
-    })
+fn append(report: &Report<'_>, file: &Path) -> std::io::Result<()> {
+    let mut file = fs_err::OpenOptions::new().create(true).append(true).open(file)?;
+    report.render(Format::Markdown, &mut file)
 }
 
 /// Without a reference: every case passes, is skipped, or fails as declared.
@@ -112,48 +108,17 @@ fn by_outcomes(run: &Run) -> Exit {
     if fine { Exit::Pass } else { Exit::GateFailed }
 }
 
-fn tell_reasons(comparison: &Comparison, gate: Option<&GateVerdict>, context: &mut Context<'_>) -> anyhow::Result<()> {
-    let mut err = Patient::new(&mut *context.err);
-    let mut tell = |line: String| std::io::Write::write_all(&mut err, format!("{line}\n").as_bytes());
-    for note in &comparison.notes {
-        tell(format!("note: {note}"))?;
-    }
-    let Some(gate) = gate else {
-        return Ok(tell(format!(
-            "note: there is no baseline of these cases on `{}`: the exit code is about outcomes only; `cargo xtask baseline accept` makes one",
-            comparison.now.platform
-        ))?);
-    };
-    for reason in &gate.reasons {
-        let word = match reason.action {
-            Action::Fail => "fail",
-            Action::Warn => "warning",
-            Action::Ignore => continue,
-        };
-        let case = reason.case.as_ref().map(|case| format!(" {case}:")).unwrap_or_default();
-        tell(format!("{word}: {}{case} {}", reason.kind.token(), reason.message))?;
-    }
-    let word = if gate.passed() { "passed" } else { "failed" };
-    tell(format!(
-        "gate `{}` {word}: {} cases compared with {}",
-        gate.policy, gate.compared, gate.reference
-    ))?;
-    Ok(())
-}
-
 /// The options of this sweep that change what a case means, so that a rerun repeats them.
 fn rerun_options(args: &Args) -> String {
-    let typed = args.typed();
-    let mut options = String::new();
-    if let Some(platform) = &args.select.platform {
-        options.push_str(&format!(" --platform {platform}"));
-    }
-    for (name, value) in &typed.overrides {
-        options.push_str(&if value == "true" {
-            format!(" --{name}")
-        } else {
-            format!(" --{name} {value}")
-        });
-    }
-    options
+    let platform = args
+        .select
+        .platform
+        .iter()
+        .map(|platform| format!(" --platform {platform}"));
+    let overrides = args.typed().overrides;
+    let overrides = overrides.iter().map(|(name, value)| match value.as_str() {
+        "true" => format!(" --{name}"),
+        value => format!(" --{name} {value}"),
+    });
+    platform.chain(overrides).collect()
 }
