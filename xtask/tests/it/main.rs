@@ -7,6 +7,8 @@ mod cases_side;
 #[cfg(test)]
 mod compare;
 #[cfg(test)]
+mod comparison_laws;
+#[cfg(test)]
 mod gate;
 #[cfg(test)]
 mod report;
