@@ -19,9 +19,6 @@ pub struct Cli {
     /// Read suites and platforms from this directory.
     #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
     pub cases: Option<PathBuf>,
-    /// Keep runs and baselines in this directory.
-    #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
-    pub results: Option<PathBuf>,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -40,8 +37,6 @@ pub enum Command {
     Gate(cmd::gate::Args),
     /// Tell a run as a table, Markdown, JUnit, CSV, JSON, HTML or annotations.
     Report(cmd::report::Args),
-    /// Run the declared cases, record what happened, and say what changed.
-    Sweep(Box<cmd::sweep::Args>),
     /// Run the project's own checks.
     Ci(cmd::ci::Args),
 }

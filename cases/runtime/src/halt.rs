@@ -9,7 +9,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 #[error("the run was halted")]
 pub struct Halted;
 
-/// Raised once, when a run is to end early; never lowered during that run.
+/// Raised once, when a run is to end early; lowered only between two runs.
 #[derive(Debug)]
 pub(crate) struct StopFlag(AtomicBool);
 
@@ -21,6 +21,11 @@ impl StopFlag {
     /// Everything done before is visible to whoever sees the flag raised.
     pub(crate) fn raise(&self) {
         self.0.store(true, Ordering::Release);
+    }
+
+    /// Makes the flag ready for the next run. Nobody takes part in the former one any more.
+    pub(crate) fn lower(&self) {
+        self.0.store(false, Ordering::Release);
     }
 
     pub(crate) fn is_raised(&self) -> bool {

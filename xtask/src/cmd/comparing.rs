@@ -24,12 +24,12 @@ const BUILT_IN: &str = include_str!("../../../cases/gate.toml");
 
 /// Where runs are.
 pub fn runs_dir(context: &Context<'_>) -> PathBuf {
-    context.results.join("runs")
+    context.root.join("results/runs")
 }
 
 /// Where baselines are.
 pub fn baseline_dir(context: &Context<'_>) -> PathBuf {
-    context.results.join("baseline")
+    context.root.join("results/baseline")
 }
 
 /// Reads the gate file beside the suites.

@@ -7,8 +7,6 @@ mod cases_side;
 #[cfg(test)]
 mod compare;
 #[cfg(test)]
-mod comparison_laws;
-#[cfg(test)]
 mod gate;
 #[cfg(test)]
 mod report;

@@ -1,0 +1,4 @@
+//! Tests of the runtime through its public API: real threads, real heaps.
+
+mod programs;
+mod support;
