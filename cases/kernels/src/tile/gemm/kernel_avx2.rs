@@ -20,7 +20,7 @@ use ring_runtime::Tile;
 
 use super::Store;
 use super::driver::{Kernels, Target, by_rows};
-use super::pack::{self, Widen};
+use super::pack::{self, FloatOperand};
 
 /// Products of floats.
 pub(super) struct Float<T>(PhantomData<T>);
@@ -33,7 +33,7 @@ const FLOAT_DOT_STRIDE: usize = 1024 + 16;
 const INT_OUTER_STRIDE: usize = 512 + 32;
 const INT_DOT_STRIDE: usize = 2048 + 32;
 
-impl<T: Widen> Kernels for Float<T> {
+impl<T: FloatOperand> Kernels for Float<T> {
     type In = T;
     type Lhs = f32;
     type Rhs = f32;
@@ -127,12 +127,12 @@ impl Kernels for Int {
 }
 
 #[target_feature(enable = "avx2,fma")]
-fn stage_floats<T: Widen>(src: &[T], dst: &mut [f32]) {
+fn stage_floats<T: FloatOperand>(src: &[T], dst: &mut [f32]) {
     pack::stage(src, dst, T::widen);
 }
 
 #[target_feature(enable = "avx2,fma")]
-fn pack_floats<T: Widen>(src: Tile<'_, T>, dst: &mut [f32]) {
+fn pack_floats<T: FloatOperand>(src: Tile<'_, T>, dst: &mut [f32]) {
     pack::panels::<16, 1, T, f32>(src, dst, 0.0, T::widen);
 }
 
@@ -152,8 +152,8 @@ fn pack_words(src: Tile<'_, i8>, dst: &mut [i16]) {
 /// They are readable at `ptr`.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
-unsafe fn load<T: Widen>(ptr: *const T) -> __m256 {
-    // SAFETY: the contract; `Widen` is f32, or bf16 with its 16 bits.
+unsafe fn load<T: FloatOperand>(ptr: *const T) -> __m256 {
+    // SAFETY: the contract; `FloatOperand` is f32, or bf16 with its 16 bits.
     unsafe {
         if T::IS_F32 {
             _mm256_loadu_ps(ptr.cast())
@@ -167,7 +167,7 @@ unsafe fn load<T: Widen>(ptr: *const T) -> __m256 {
 /// # Safety
 /// As `Kernels::outer`, with `R` rows.
 #[target_feature(enable = "avx2,fma")]
-unsafe fn float_outer<const R: usize, T: Widen>(
+unsafe fn float_outer<const R: usize, T: FloatOperand>(
     k: usize,
     lhs: *const f32,
     (rhs, stride): (*const T, usize),
@@ -237,7 +237,7 @@ unsafe fn int_outer<const R: usize>(k: usize, lhs: *const i16, rhs: *const i16, 
 /// # Safety
 /// As `Kernels::dot`, with `R` rows.
 #[target_feature(enable = "avx2,fma")]
-unsafe fn float_dot<const R: usize, T: Widen>(
+unsafe fn float_dot<const R: usize, T: FloatOperand>(
     k: usize,
     lhs: *const f32,
     (rhs, rhs_stride): (*const T, usize),

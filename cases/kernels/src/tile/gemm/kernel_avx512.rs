@@ -24,7 +24,7 @@ use ring_runtime::Tile;
 
 use super::Store;
 use super::driver::{Kernels, Target, by_rows};
-use super::pack::{self, Widen};
+use super::pack::{self, FloatOperand};
 
 /// Products of floats.
 pub(super) struct Float<T>(PhantomData<T>);
@@ -37,7 +37,7 @@ const FLOAT_DOT_STRIDE: usize = 512 + 16;
 const INT_OUTER_STRIDE: usize = 1024 + 64;
 const INT_DOT_STRIDE: usize = 4096 + 64;
 
-impl<T: Widen> Kernels for Float<T> {
+impl<T: FloatOperand> Kernels for Float<T> {
     type In = T;
     type Lhs = f32;
     type Rhs = f32;
@@ -138,12 +138,12 @@ impl Kernels for Int {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-fn stage_floats<T: Widen>(src: &[T], dst: &mut [f32]) {
+fn stage_floats<T: FloatOperand>(src: &[T], dst: &mut [f32]) {
     pack::stage(src, dst, T::widen);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-fn pack_floats<T: Widen>(src: Tile<'_, T>, dst: &mut [f32]) {
+fn pack_floats<T: FloatOperand>(src: Tile<'_, T>, dst: &mut [f32]) {
     pack::panels::<32, 1, T, f32>(src, dst, 0.0, T::widen);
 }
 
@@ -165,8 +165,8 @@ fn pack_bytes(src: Tile<'_, i8>, dst: &mut [i8]) {
 /// They are readable at `ptr`.
 #[target_feature(enable = "avx512f")]
 #[inline]
-unsafe fn load<T: Widen>(ptr: *const T) -> __m512 {
-    // SAFETY: the contract; `Widen` is f32, or bf16 with its 16 bits.
+unsafe fn load<T: FloatOperand>(ptr: *const T) -> __m512 {
+    // SAFETY: the contract; `FloatOperand` is f32, or bf16 with its 16 bits.
     unsafe {
         if T::IS_F32 {
             _mm512_loadu_ps(ptr.cast())
@@ -180,7 +180,7 @@ unsafe fn load<T: Widen>(ptr: *const T) -> __m512 {
 /// # Safety
 /// As `Kernels::outer`, with `R` rows.
 #[target_feature(enable = "avx512f")]
-unsafe fn float_outer<const R: usize, T: Widen>(
+unsafe fn float_outer<const R: usize, T: FloatOperand>(
     k: usize,
     lhs: *const f32,
     (rhs, stride): (*const T, usize),
@@ -254,7 +254,7 @@ unsafe fn int_outer<const R: usize>(k: usize, lhs: *const i8, rhs: *const i8, bi
 /// # Safety
 /// As `Kernels::dot`, with `R` rows.
 #[target_feature(enable = "avx512f")]
-unsafe fn float_dot<const R: usize, T: Widen>(
+unsafe fn float_dot<const R: usize, T: FloatOperand>(
     k: usize,
     lhs: *const f32,
     (rhs, rhs_stride): (*const T, usize),

@@ -19,30 +19,44 @@ use ring_runtime::{Element, Tile};
 use super::driver;
 use super::scratch::Word;
 
-/// A float operand and its exact widening.
+/// An operand whose values are exact in f32.
 pub(super) trait Widen: Element + Word {
-    /// Whether the memory of a row is already a row of f32.
-    const IS_F32: bool;
-
     fn widen(self) -> f32;
 }
 
-impl Widen for f32 {
-    const IS_F32: bool = true;
+/// A float operand.
+pub(super) trait FloatOperand: Widen {
+    /// Whether it is f32; otherwise it is bf16.
+    const IS_F32: bool;
+}
 
+impl Widen for f32 {
     #[inline(always)]
     fn widen(self) -> f32 {
         self
     }
 }
 
-impl Widen for bf16 {
-    const IS_F32: bool = false;
+impl FloatOperand for f32 {
+    const IS_F32: bool = true;
+}
 
+impl Widen for bf16 {
     // Not `bf16::to_f32`: that one quiets NaN with a branch; shifting keeps every bit.
     #[inline(always)]
     fn widen(self) -> f32 {
         f32::from_bits(u32::from(self.to_bits()) << 16)
+    }
+}
+
+impl FloatOperand for bf16 {
+    const IS_F32: bool = false;
+}
+
+impl Widen for i8 {
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        f32::from(self)
     }
 }
 
