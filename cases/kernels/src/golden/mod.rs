@@ -6,10 +6,15 @@
 
 #![cfg_attr(test, expect(clippy::float_cmp, reason = "the tests know exact values"))]
 
+pub mod hc_post;
+pub mod hc_pre;
 mod product;
+pub mod qkv;
 mod quant;
 mod reduce;
+pub mod rmsnorm;
 mod rope;
+pub mod sparse_attn;
 
 pub use product::{Matrix, Wide, product, product_codes, product_on};
 pub use quant::{CodedRows, code_rows, round_code};

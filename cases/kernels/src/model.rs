@@ -1,0 +1,63 @@
+//! Constants of DeepSeek-V4-Pro that programs, fixtures and references share.
+
+/// Width of the residual stream.
+pub const HIDDEN: usize = 7168;
+/// Residual streams of a token (hyper-connections).
+pub const STREAMS: usize = 4;
+/// All streams of a token side by side.
+pub const HC_DIM: usize = STREAMS * HIDDEN;
+/// Rows of the hyper-connection projection: 4 pre, 4 post, 16 comb.
+pub const HC_MIX: usize = 24;
+/// The same, padded for the matrix unit.
+pub const HC_MIX_PAD: usize = 32;
+/// Width of a padded gate row.
+pub const HC_GATE_PAD: usize = 8;
+/// Rounds of row and column normalisation of the comb matrix.
+pub const SINKHORN_ROUNDS: usize = 20;
+/// Added in hyper-connection normalisations.
+pub const HC_EPS: f32 = 1e-6;
+/// Added under the root of an RMS.
+pub const RMS_EPS: f32 = 1e-6;
+
+/// Query heads.
+pub const HEADS: usize = 128;
+/// Lanes of a head, and of the one key-value head.
+pub const HEAD_DIM: usize = 512;
+/// Lanes of a head that are rotated: the last ones.
+pub const ROPE_DIM: usize = 64;
+/// Lanes of a head that are not.
+pub const NOPE_DIM: usize = HEAD_DIM - ROPE_DIM;
+/// Rank of the query projection.
+pub const Q_LORA: usize = 1536;
+
+/// Groups of the output projection.
+pub const O_GROUPS: usize = 16;
+/// Heads of a group.
+pub const GROUP_HEADS: usize = HEADS / O_GROUPS;
+/// Inputs of a group.
+pub const GROUP_DIM: usize = GROUP_HEADS * HEAD_DIM;
+/// Rank of the output projection per group.
+pub const O_LORA: usize = 1024;
+
+/// Rows of a key-value page.
+pub const PAGE: usize = 128;
+/// Positions that the sliding window sees.
+pub const WINDOW: usize = 128;
+/// Columns of a table of compressed rows.
+pub const INDEX_TOPK: usize = 1024;
+/// Pages of the original key-value pool.
+pub const ORI_PAGES: usize = 128;
+/// Pages of the compressed pool.
+pub const CMP_PAGES: usize = 32;
+
+/// Tokens of a prefill tile.
+pub const PREFILL_TOKENS: usize = 128;
+/// Tokens of a decode step: 4 requests of 2.
+pub const DECODE_TOKENS: usize = 8;
+/// Rows that the matrix unit works on at a time.
+pub const MATRIX_ROWS: usize = 16;
+
+/// Rows of a matrix buffer for `tokens` tokens.
+pub const fn matrix_rows(tokens: usize) -> usize {
+    tokens.next_multiple_of(MATRIX_ROWS)
+}

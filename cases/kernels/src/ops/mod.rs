@@ -1,0 +1,31 @@
+//! The programs: one module each.
+//!
+//! A module has the standalone kernel (declaration, fixture, instance) and, where other programs
+//! inline it, two pieces: `XScratch::declare(&mut Creates, …)` for the tensors that its body creates,
+//! and a function that submits its launches in the current scope. A composed program declares all
+//! scratch of its body in source order, allocates once, then calls the functions.
+
+pub mod hc_post;
+pub mod hc_pre;
+pub mod prefill_attention_swa;
+pub mod prefill_sparse_attn;
+pub mod qkv_proj_rope;
+pub mod rmsnorm;
+
+use crate::kernel::{ParamSpec, Params};
+use crate::model::{DECODE_TOKENS, PREFILL_TOKENS};
+
+/// The shape that a program runs at, where a spec tests both.
+pub const MODE: ParamSpec = ParamSpec::choice(
+    "mode",
+    &["prefill", "decode"],
+    "Run at 128 tokens (prefill) or at 8 (decode)",
+);
+
+/// Tokens of the chosen [`MODE`].
+pub fn mode_tokens(params: &Params) -> usize {
+    match params.word("mode") {
+        "decode" => DECODE_TOKENS,
+        _ => PREFILL_TOKENS,
+    }
+}
