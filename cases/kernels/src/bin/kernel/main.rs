@@ -1,3 +1,18 @@
 //! Runs one case of one kernel and reports how it ended.
 
-fn main() {}
+mod cli;
+mod convert;
+mod hash;
+mod human;
+mod list;
+mod memory;
+mod report;
+mod run;
+mod verdict;
+mod wire;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::main()
+}
