@@ -5,8 +5,6 @@ mod baseline;
 #[cfg(test)]
 mod cases_side;
 #[cfg(test)]
-mod classify;
-#[cfg(test)]
 mod compare;
 #[cfg(test)]
 mod gate;
