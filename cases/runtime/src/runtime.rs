@@ -133,6 +133,7 @@ impl Runtime {
         if self.shared.stopped.load(Ordering::SeqCst) {
             self.shared.end(RunEnd::Stopped);
         }
+        self.shared.wake();
         self.watch.begin();
         let begin = Instant::now();
         let outcome = catch_unwind(AssertUnwindSafe(|| self.execute(program)));
@@ -141,9 +142,7 @@ impl Runtime {
         if outcome.is_err() {
             self.shared.end(RunEnd::Stopped);
         }
-        if self.shared.stop.is_raised() {
-            self.quiesce();
-        }
+        self.poisoned = !self.shared.rest(self.shared.config.timeouts.grace);
         if let Err(panic) = outcome {
             resume_unwind(panic);
         }
@@ -174,25 +173,6 @@ impl Runtime {
             shared.program_draining.sleep(0, Duration::from_millis(20), || {
                 shared.all_completed() || shared.stop.is_raised()
             });
-        }
-    }
-
-    /// Waits until no core touches a task any more.
-    fn quiesce(&mut self) {
-        let deadline = Instant::now() + self.shared.config.timeouts.grace;
-        loop {
-            while self.shared.ready.pop().is_some() {}
-            self.shared.gangs.clear();
-            if self.shared.cores.iter().all(|core| !core.busy.load(Ordering::SeqCst)) {
-                // A core may have handed on a ticket before it came to rest.
-                while self.shared.ready.pop().is_some() {}
-                return;
-            }
-            if Instant::now() >= deadline {
-                self.poisoned = true;
-                return;
-            }
-            std::thread::sleep(Duration::from_micros(50));
         }
     }
 

@@ -1,6 +1,7 @@
 //! What the program's thread, the cores and the watchdog share.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::config::RuntimeConfig;
 use crate::fanout::{Entry, EntryRef};
@@ -14,7 +15,8 @@ use crate::report::RunEnd;
 use crate::segments::Segments;
 use crate::slot::Slot;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use crate::sync::yield_now;
 
 /// Counters of one thread; only that thread changes them. A cache line of its own.
 #[derive(Debug, Default)]
@@ -32,7 +34,8 @@ pub(crate) struct Tally {
     pub(crate) completed: Count,
     /// The task whose block the core is in, plus one; 0 for none.
     pub(crate) running: AtomicU64,
-    /// Whether the core may hold a ticket. False is a promise that it touches no slot.
+    /// Whether the core may hold a ticket. While the cores rest, false is a promise that it touches
+    /// no slot.
     pub(crate) busy: AtomicBool,
 }
 
@@ -86,6 +89,8 @@ pub(crate) struct Shared {
     pub(crate) stop: StopFlag,
     end: Mutex<Option<RunEnd>>,
     pub(crate) orch_done: AtomicBool,
+    /// No run is on: no core takes a ticket, see [`Shared::rest`].
+    resting: AtomicBool,
     /// Fault: cores find no work.
     pub(crate) deaf: AtomicBool,
     /// The runtime is going away.
@@ -120,6 +125,7 @@ impl Shared {
             stop: StopFlag::new(),
             end: Mutex::new(None),
             orch_done: AtomicBool::new(false),
+            resting: AtomicBool::new(true),
             deaf: AtomicBool::new(false),
             shutdown: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
@@ -127,7 +133,67 @@ impl Shared {
         }
     }
 
-    /// Makes everything as new. No core is busy and no ticket is left.
+    /// A run begins: cores may take tickets. What was done before is visible to them.
+    pub(crate) fn wake(&self) {
+        self.resting.store(false, Ordering::Release);
+    }
+
+    /// A run is over: waits until no core touches a task any more, and withdraws all tickets.
+    ///
+    /// `false` when some core is still in a block after `limit`. Needed after a passed run too: a
+    /// ticket may outlive its task, and the next run has tasks of the same number in the same slots.
+    ///
+    /// A core says that it is busy, then looks whether the cores rest; here the two come in the other
+    /// order. With a sequentially consistent fence between the steps on both sides, a core that is
+    /// not seen busy here has seen, or will see, that it must not take a ticket.
+    pub(crate) fn rest(&self, limit: Duration) -> bool {
+        self.resting.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let (begin, mut looks) = (Instant::now(), 0);
+        while self.cores.iter().any(|core| core.busy.load(Ordering::Acquire)) {
+            // A core that only had to leave its last task is gone at once; a block may take long.
+            looks += 1;
+            if looks < 64 {
+                yield_now();
+            } else if begin.elapsed() >= limit {
+                return false;
+            } else {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        }
+        while self.ready.pop().is_some() {}
+        self.gangs.clear();
+        true
+    }
+
+    /// Called by a core before it takes a ticket: whether it may. If not, it is not busy any more.
+    #[inline]
+    pub(crate) fn begin_look(&self, tally: &Tally) -> bool {
+        tally.busy.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let may = !self.resting.load(Ordering::Acquire);
+        if !may {
+            self.end_look(tally);
+        }
+        may
+    }
+
+    /// Called by a core that holds no ticket any more.
+    #[inline]
+    pub(crate) fn end_look(&self, tally: &Tally) {
+        // Release: who sees the core at rest sees all that it did.
+        tally.busy.store(false, Ordering::Release);
+    }
+
+    /// Whether a core without work should look again instead of sleeping.
+    pub(crate) fn work_waits(&self) -> bool {
+        self.shutdown.load(Ordering::Acquire)
+            || !self.resting.load(Ordering::Relaxed)
+                && !self.deaf.load(Ordering::Relaxed)
+                && (self.ready.len() > 0 || self.gangs.gathering().is_some())
+    }
+
+    /// Makes everything as new. The cores rest.
     pub(crate) fn reset(&self) {
         for ring in &self.rings {
             for slot in ring.slots.touched() {

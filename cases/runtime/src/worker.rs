@@ -16,9 +16,9 @@ use crate::sync::yield_now;
 
 /// How often a core looks for work in a row before it begins to give way to other threads. On a
 /// machine with fewer processors than threads, spinning takes time from whoever makes the work.
-const LOOKS: u32 = 64;
+const LOOKS: u32 = if cfg!(loom) { 0 } else { 64 };
 /// How often it gives way before it sleeps.
-const YIELDS: u32 = 16;
+const YIELDS: u32 = if cfg!(loom) { 2 } else { 16 };
 /// A sleeping core is always woken for work; the limit only bounds the cost of a mistake.
 const NAP: Duration = Duration::from_millis(100);
 
@@ -29,10 +29,11 @@ pub(crate) fn work(shared: &Arc<Shared>, core: usize) {
     let mut ripple = Vec::new();
     let mut looks = 0;
     while !shared.shutdown.load(Ordering::Acquire) {
-        // Before the look: whoever sees a core not busy may rely on it holding no ticket.
-        tally.busy.store(true, Ordering::SeqCst);
-        let found = look(shared, core, &mut ripple);
-        tally.busy.store(false, Ordering::SeqCst);
+        let found = shared.begin_look(tally) && {
+            let found = look(shared, core, &mut ripple);
+            shared.end_look(tally);
+            found
+        };
         if found {
             looks = 0;
             continue;
@@ -45,18 +46,14 @@ pub(crate) fn work(shared: &Arc<Shared>, core: usize) {
             yield_now();
         } else {
             shared.program_draining.wake_one();
-            shared.cores_idle.sleep(core, NAP, || {
-                shared.shutdown.load(Ordering::Acquire)
-                    || !shared.deaf.load(Ordering::Relaxed)
-                        && (shared.ready.len() > 0 || shared.gangs.gathering().is_some())
-            });
+            shared.cores_idle.sleep(core, NAP, || shared.work_waits());
             looks = 0;
         }
     }
 }
 
 /// Takes one ticket and serves it. Returns whether there was one.
-fn look(shared: &Shared, core: usize, ripple: &mut Vec<TaskId>) -> bool {
+pub(crate) fn look(shared: &Shared, core: usize, ripple: &mut Vec<TaskId>) -> bool {
     if shared.deaf.load(Ordering::Relaxed) {
         return false;
     }
