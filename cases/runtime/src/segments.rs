@@ -6,7 +6,7 @@
 use std::sync::OnceLock;
 
 /// Elements of one piece.
-const PIECE: usize = 256;
+const PIECE: usize = if cfg!(loom) { 4 } else { 256 };
 
 /// A fixed number of elements, each `T::default()` until somebody changes it.
 #[derive(Debug)]
@@ -16,9 +16,14 @@ pub(crate) struct Segments<T> {
 
 impl<T: Default> Segments<T> {
     pub(crate) fn new(len: usize) -> Self {
-        Self {
+        let array = Self {
             pieces: (0..len.div_ceil(PIECE)).map(|_| OnceLock::new()).collect(),
+        };
+        // loom does not see that a `OnceLock` orders the making of a piece before its use.
+        if cfg!(loom) {
+            (0..len).for_each(|index| _ = array.get(index));
         }
+        array
     }
 
     /// Element `index < len`.
