@@ -214,7 +214,7 @@ impl Orchestrator<'_> {
             if let Some(owner) = argument.tensor.owner() {
                 self.claim(task, owner, true, name)?;
             }
-            if argument.direction == Direction::Write {
+            if argument.direction == Direction::Write || argument.tensor.is_untracked() {
                 continue;
             }
             self.book.writers.clear();
@@ -238,7 +238,9 @@ impl Orchestrator<'_> {
 
     /// Enters what the task writes into the tensor map.
     fn record_writes(&mut self, task: TaskId, arguments: &[Argument], name: &'static str) -> Result<(), Halted> {
-        let writes = |argument: &&Argument| matches!(argument.direction, Direction::InOut | Direction::Write);
+        let writes = |argument: &&Argument| {
+            matches!(argument.direction, Direction::InOut | Direction::Write) && !argument.tensor.is_untracked()
+        };
         let needed = arguments.iter().filter(writes).count();
         if needed == 0 {
             return Ok(());

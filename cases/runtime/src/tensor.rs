@@ -33,6 +33,7 @@ pub struct Tensor {
     dtype: DType,
     name: &'static str,
     owner: Option<TaskId>,
+    untracked: bool,
 }
 
 impl Tensor {
@@ -59,6 +60,7 @@ impl Tensor {
             dtype,
             name: "unnamed",
             owner: None,
+            untracked: false,
         })
     }
 
@@ -95,6 +97,7 @@ impl Tensor {
             dtype: spec.dtype(),
             name: spec.name(),
             owner: Some(owner),
+            untracked: false,
         };
         assert!(
             tensor.bounds().end() <= memory.bytes(),
@@ -102,6 +105,20 @@ impl Tensor {
             tensor.name
         );
         tensor
+    }
+
+    /// The same tensor, left out of the tensor map: tasks that take this handle still wait for its
+    /// creator and keep it alive, but are ordered neither behind earlier writers nor before later
+    /// readers. Their order is the program's matter.
+    #[must_use]
+    pub fn untracked(mut self) -> Self {
+        self.untracked = true;
+        self
+    }
+
+    /// Whether the tensor map is left out, see [`untracked`](Self::untracked).
+    pub fn is_untracked(&self) -> bool {
+        self.untracked
     }
 
     /// The same tensor with a name for messages. Outputs have the name of their [`TensorSpec`].

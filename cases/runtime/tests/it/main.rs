@@ -3,3 +3,4 @@
 mod programs;
 mod reruns;
 mod support;
+mod untracked;
