@@ -88,6 +88,15 @@ impl Orchestrator<'_> {
                 "an explicit dependency names a task that was never submitted",
             ));
         }
+        let owner = |argument: &Argument| argument.tensor.owner();
+        if task
+            .arguments
+            .iter()
+            .filter_map(owner)
+            .any(|owner| unknown(&self.book.rings, owner))
+        {
+            return Err(self.invalid(Some(task.name), "an argument is the output of an earlier run"));
+        }
         let cores = self.shared.cores.len();
         if task.together && task.blocks > cores {
             let ring = self.ring();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ring_runtime::{DType, RunEnd, Runtime, Task, Tensor, TensorSpec, Timeouts, Unit};
 
-use crate::support::{config, limits, runtime};
+use crate::support::{config, limits, runtime, vector, verdict};
 
 /// The last core of a task with several blocks leaves a ticket behind, and task 0 of the next run
 /// has the same slot and number.
@@ -63,4 +63,20 @@ fn a_run_that_panicked_leaves_the_runtime_usable() {
         });
         assert!(matches!(report.end, RunEnd::Passed), "{:?}", report.end);
     }
+}
+
+/// Its owner's number names another task now, or none; that would pin the wrong slot.
+#[test]
+fn an_output_of_an_earlier_run_is_refused() {
+    let mut runtime = runtime(1 << 20, 64, 64);
+    let mut kept = None;
+    runtime.run(|orch| {
+        kept = orch.alloc(&[TensorSpec::new("x", DType::I32, &[8])])?.pop();
+        Ok(())
+    });
+    let report = runtime.run(|orch| {
+        orch.submit(vector("late").input(&kept.unwrap()).dependency_only())?;
+        Ok(())
+    });
+    assert_eq!(verdict(&report), (5, "invalid_args", 0));
 }
