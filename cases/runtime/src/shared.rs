@@ -39,6 +39,15 @@ pub(crate) struct Tally {
     pub(crate) busy: AtomicBool,
 }
 
+impl Tally {
+    /// Called by the core itself once it holds no ticket any more.
+    #[inline]
+    pub(crate) fn end_look(&self) {
+        // Release: who sees the core at rest sees all that it did.
+        self.busy.store(false, Ordering::Release);
+    }
+}
+
 /// A counter with one writer.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
@@ -173,16 +182,9 @@ impl Shared {
         fence(Ordering::SeqCst);
         let may = !self.resting.load(Ordering::Acquire);
         if !may {
-            self.end_look(tally);
+            tally.end_look();
         }
         may
-    }
-
-    /// Called by a core that holds no ticket any more.
-    #[inline]
-    pub(crate) fn end_look(&self, tally: &Tally) {
-        // Release: who sees the core at rest sees all that it did.
-        tally.busy.store(false, Ordering::Release);
     }
 
     /// Whether a core without work should look again instead of sleeping.

@@ -31,7 +31,7 @@ pub(crate) fn work(shared: &Arc<Shared>, core: usize) {
     while !shared.shutdown.load(Ordering::Acquire) {
         let found = shared.begin_look(tally) && {
             let found = look(shared, core, &mut ripple);
-            shared.end_look(tally);
+            tally.end_look();
             found
         };
         if found {

@@ -217,7 +217,7 @@ fn no_core_touches_anything_while_the_cores_rest() {
                 for _ in 0..2 {
                     if shared.begin_look(&shared.cores[0]) {
                         slots.with_mut(|_| ());
-                        shared.end_look(&shared.cores[0]);
+                        shared.cores[0].end_look();
                     }
                 }
             })
