@@ -71,9 +71,11 @@ impl Heap {
         }
     }
 
-    /// The largest request that would be admitted now, or one more where the guard is strict.
+    /// The largest gap: all of an empty heap, since it can start over.
     pub(crate) fn available(&self) -> u64 {
-        if self.top >= self.tail {
+        if self.top == self.tail {
+            self.size
+        } else if self.top > self.tail {
             (self.size - self.top).max(self.tail)
         } else {
             self.tail - self.top
