@@ -1,6 +1,6 @@
 //! Rates of the runtime: empty tasks per second, dispatched and dependency-only, and the cost of an allocation.
 //!
-//! `cargo bench -p ring-runtime --bench rates`. Each figure is the median of several runs, with the
+//! `cargo bench -p ring-runtime --bench rates`, with `-- --allocation` for that figure alone. Each figure is the median of several runs, with the
 //! fastest and the slowest; the monotonic clock runs from the start of the program until its last
 //! task has completed. Targets are for two cores and a window of 16384.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
@@ -21,7 +21,9 @@ fn main() {
     // `cargo test --benches` passes this; one short pass shows that everything still runs.
     let smoke = std::env::args().any(|word| word == "--test");
     let (runs, tasks) = if smoke { (1, 20_000) } else { (RUNS, TASKS) };
-    for cores in [1, 2] {
+    let tasks_too = !std::env::args().any(|word| word == "--allocation");
+    for cores in if tasks_too { &[1, 2][..] } else { &[] } {
+        let cores = *cores;
         let mut runtime = runtime(cores);
         rate("dispatched, independent", cores, 1.0, runs, tasks, &mut runtime, |o| {
             o.submit(Task::new("empty", Unit::Vector).run(|_| ())).map(drop)
@@ -47,9 +49,11 @@ fn main() {
         );
     }
     let mut runtime = runtime(1);
-    rate("dependency-only", 1, 3.0, runs, tasks, &mut runtime, |o| {
-        o.submit(Task::new("empty", Unit::Vector).dependency_only()).map(drop)
-    });
+    if tasks_too {
+        rate("dependency-only", 1, 3.0, runs, tasks, &mut runtime, |o| {
+            o.submit(Task::new("empty", Unit::Vector).dependency_only()).map(drop)
+        });
+    }
     let spec = [TensorSpec::bytes(4096)];
     let name = "allocation and reclaim of 4096 bytes";
     let seconds = measure(runs, tasks, &mut runtime, |o| o.alloc(&spec).map(drop));

@@ -12,6 +12,7 @@ use crate::halt::Halted;
 use crate::heap::Block;
 use crate::ids::{RingId, TaskId};
 use crate::orchestrator::{Orchestrator, Patience};
+use crate::ring::Ring;
 
 /// What a call waits for.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +30,7 @@ impl Orchestrator<'_> {
         let book = &mut self.book.rings[ring.index()];
         book.retire(shared);
         if book.has_slot()
-            && let Some(admitted) = book.admit(request, shared)
+            && let Some(admitted) = book.admit(request, name, shared)
         {
             return Ok(admitted);
         }
@@ -43,7 +44,7 @@ impl Orchestrator<'_> {
         loop {
             let book = &mut self.book.rings[ring.index()];
             let slot = book.has_slot();
-            if slot && let Some(admitted) = book.admit(request, shared) {
+            if slot && let Some(admitted) = book.admit(request, name, shared) {
                 return Ok(admitted);
             }
             if let Some(proof) = self.look_again(ring, &mut stand, true)? {
@@ -150,8 +151,8 @@ impl Orchestrator<'_> {
                     message,
                 ));
             }
-            let heads = self.book.rings.each_ref().map(|ring| ring.head());
-            patience.wait(shared, limit - waited, || {
+            let heads = self.book.rings.each_ref().map(Ring::head);
+            patience.wait(shared, limit.saturating_sub(waited), || {
                 heads
                     .iter()
                     .flatten()
@@ -179,7 +180,7 @@ impl Orchestrator<'_> {
         if waited >= limit {
             return Ok(Some(Proof::Backstop));
         }
-        stand.patience.wait(shared, limit - waited, || {
+        stand.patience.wait(shared, limit.saturating_sub(waited), || {
             head.is_some_and(|head| shared.slot(head).life.load().consumed())
         });
         Ok(None)

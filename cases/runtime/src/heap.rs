@@ -4,6 +4,8 @@
 //! the rest of the heap holds it, else to the start. Timing only decides *when* that becomes
 //! possible. A block never straddles the end; the bytes skipped there are lost until the tail wraps.
 
+use std::cmp::Ordering;
+
 /// Each output is padded to a multiple of this many bytes.
 const OUTPUT_ALIGN: u64 = 1024;
 /// A request is rounded up to a multiple of this many bytes.
@@ -73,12 +75,10 @@ impl Heap {
 
     /// The largest gap: all of an empty heap, since it can start over.
     pub(crate) fn available(&self) -> u64 {
-        if self.top == self.tail {
-            self.size
-        } else if self.top > self.tail {
-            (self.size - self.top).max(self.tail)
-        } else {
-            self.tail - self.top
+        match self.top.cmp(&self.tail) {
+            Ordering::Equal => self.size,
+            Ordering::Greater => (self.size - self.top).max(self.tail),
+            Ordering::Less => self.tail - self.top,
         }
     }
 

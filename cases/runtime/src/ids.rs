@@ -99,7 +99,7 @@ mod tests {
     fn a_task_id_survives_its_number() {
         let id = TaskId::new(RingId::ALL[3], 70_000);
         assert_eq!(TaskId::from_u64(id.as_u64()), id);
-        assert_eq!(id.as_u64(), (3 << 32) | 70_000);
+        assert_eq!(id.as_u64(), 3 * (1 << 32) + 70_000);
         assert_eq!(id.to_string(), "3:70000");
     }
 }

@@ -61,6 +61,11 @@ impl Life {
         self.0.store(0, Ordering::Release);
     }
 
+    /// Begins the life of an occupant that is complete from the start.
+    pub(crate) fn begin_completed(&self) {
+        self.0.store(COMPLETED, Ordering::Release);
+    }
+
     #[inline]
     pub(crate) fn load(&self) -> LifeState {
         LifeState(self.0.load(Ordering::Acquire))

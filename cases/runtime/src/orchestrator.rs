@@ -17,7 +17,6 @@ use crate::report::{RunEnd, ScopePeaks, TaskCounts};
 use crate::ring::Ring;
 use crate::scope::{MAX_NESTED_SCOPES, ScopeMode, Scopes};
 use crate::shared::Shared;
-use crate::slot::UNPOISONED;
 use crate::tensor::Tensor;
 use crate::tensormap::TensorMap;
 
@@ -196,7 +195,7 @@ impl Orchestrator<'_> {
                 let resource = Resource::TensorData { task, waited };
                 return Err(self.fatal(FatalCode::TensorWaitTimeout, task.ring(), None, resource, None, message));
             }
-            patience.wait(shared, limit - waited, done);
+            patience.wait(shared, limit.saturating_sub(waited), done);
         }
         Ok(())
     }
@@ -225,12 +224,12 @@ impl Orchestrator<'_> {
         task_name: Option<&'static str>,
         message: String,
     ) -> Halted {
-        let head = self.book.rings[ring.index()].head().map(|id| {
-            let slot = self.shared.slot(id);
-            let life = slot.life.load();
+        let book = &self.book.rings[ring.index()];
+        let head = book.head().map(|id| {
+            let life = self.shared.slot(id).life.load();
             HeadTask {
                 id,
-                name: slot.work.read().expect(UNPOISONED).name,
+                name: book.name(id.local()),
                 state: if life.consumed() {
                     TaskState::Consumed
                 } else if life.completed() {

@@ -13,6 +13,7 @@ use crate::shared::Shared;
 /// What the task of a slot took, and where its fan-in edge stands while a consumer is submitted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Taken {
+    pub(crate) name: &'static str,
     /// End of its heap block.
     heap_end: u64,
     /// Top of the dependency pool when it was linked; `None` for an allocation.
@@ -89,6 +90,11 @@ impl Ring {
         (self.last_alive < self.next).then(|| TaskId::new(self.id, self.last_alive))
     }
 
+    /// Name of a live task.
+    pub(crate) fn name(&self, local: u32) -> &'static str {
+        self.taken[(local & (self.window() - 1)) as usize].name
+    }
+
     /// Whether a slot is free: at most `window - 1` tasks are live.
     pub(crate) fn has_slot(&self) -> bool {
         self.active() + 1 < self.window()
@@ -128,11 +134,12 @@ impl Ring {
     }
 
     /// Gives the next task `request` bytes of heap, if there is room. There is a slot.
-    pub(crate) fn admit(&mut self, request: u64, shared: &Shared) -> Option<(TaskId, Block)> {
+    pub(crate) fn admit(&mut self, request: u64, name: &'static str, shared: &Shared) -> Option<(TaskId, Block)> {
         let local = self.next;
         let block = self.heap.place(request, local)?;
         let index = (local & (self.window() - 1)) as usize;
         let taken = Taken {
+            name,
             heap_end: block.end,
             ..Taken::default()
         };

@@ -11,6 +11,7 @@ use crate::ids::RingId;
 use crate::memory::{Home, Memory};
 use crate::orchestrator::{Book, Orchestrator};
 use crate::report::{RunEnd, RunReport};
+use crate::ring::Ring;
 use crate::scope::ScopeMode;
 use crate::shared::Shared;
 use crate::sync::atomic::Ordering;
@@ -191,7 +192,7 @@ impl Runtime {
         tasks.retired = self.book.rings.iter().map(|ring| u64::from(ring.last_alive())).sum();
         RunReport {
             end,
-            rings: self.book.rings.each_ref().map(|ring| ring.usage()),
+            rings: self.book.rings.each_ref().map(Ring::usage),
             scopes,
             first_launch: tasks.blocks > 0,
             tasks,

@@ -60,8 +60,7 @@ impl Slot {
 
     /// Begins the life of an occupant that has nothing to wait for and nothing to run.
     pub(crate) fn begin_completed(&self) {
-        self.life.begin();
-        self.life.complete();
+        self.life.begin_completed();
     }
 
     /// Drops what the last run left behind.

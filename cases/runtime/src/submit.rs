@@ -39,7 +39,6 @@ impl Orchestrator<'_> {
         let request = self.layout(outputs, NAME)?;
         let (task, block) = self.enter(request, NAME)?;
         self.shared.slot(task).begin_completed();
-        self.shared.slot(task).work.write().expect(UNPOISONED).name = NAME;
         self.shared.program.readied.add_one();
         self.shared.program.completed.add_one();
         self.book.counts.allocations += 1;

@@ -82,6 +82,7 @@ impl Tensor {
     }
 
     /// The output that `owner` has at byte `offset` of its ring's heap.
+    #[inline]
     #[track_caller]
     pub(crate) fn in_ring(memory: &Arc<Memory>, offset: usize, spec: &TensorSpec, owner: TaskId) -> Self {
         assert!(

@@ -37,7 +37,7 @@ fn blocks_compute_through_ring_memory() {
                 o.submit(add)?;
                 Ok(())
             })?;
-            assert_eq!(o.read_scalar::<f32>(&result, 127)?, 255.0);
+            assert_eq!(o.read_scalar::<f32>(&result, 127)?.to_bits(), 255f32.to_bits());
             Ok(())
         });
         assert!(report.passed(), "{:?}", report.end);

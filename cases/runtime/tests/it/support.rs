@@ -15,15 +15,15 @@ pub(crate) const QUICK: Timeouts = Timeouts {
 
 /// The same limits for all four rings.
 pub(crate) fn limits(heap: u64, window: u32, pool: u32) -> [RingLimits; RINGS] {
-    [RingLimits::new(heap, window, pool).unwrap(); RINGS]
+    [RingLimits::new(heap, window, pool).expect("tests use valid configurations"); RINGS]
 }
 
 pub(crate) fn config(rings: [RingLimits; RINGS], cores: usize) -> RuntimeConfig {
-    RuntimeConfig::new(rings, NonZeroUsize::new(cores).unwrap()).with_timeouts(QUICK)
+    RuntimeConfig::new(rings, NonZeroUsize::new(cores).expect("tests use valid configurations")).with_timeouts(QUICK)
 }
 
 pub(crate) fn runtime(heap: u64, window: u32, pool: u32) -> Runtime {
-    Runtime::new(config(limits(heap, window, pool), 2)).unwrap()
+    Runtime::new(config(limits(heap, window, pool), 2)).expect("tests use valid configurations")
 }
 
 #[track_caller]
