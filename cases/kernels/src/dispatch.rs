@@ -12,7 +12,7 @@ use crate::kernel::Instance;
 #[derive(Debug)]
 pub enum RankEnd {
     /// Its runtime reported.
-    Reported(RunReport),
+    Reported(Box<RunReport>),
     /// The program itself panicked, outside of any task.
     ProgramPanicked(String),
 }
@@ -115,7 +115,7 @@ impl Session {
                 })
             };
             let end = match catch_unwind(AssertUnwindSafe(run)) {
-                Ok(report) => RankEnd::Reported(report),
+                Ok(report) => RankEnd::Reported(Box::new(report)),
                 Err(payload) => RankEnd::ProgramPanicked(panic_text(&*payload)),
             };
             if !end.passed() && !end.is_fallout() {
@@ -177,5 +177,112 @@ pub fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {
         (Some(text), _) => (*text).to_owned(),
         (None, Some(text)) => text.clone(),
         (None, None) => "a panic without text".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::any::Any;
+    use std::num::NonZeroUsize;
+
+    use ring_runtime::{Cmp, Halted, Orchestrator, RingLimits, Signals, Task, Unit};
+
+    use super::*;
+    use crate::compare::TensorVerdict;
+
+    /// Two ranks: rank 1 waits for a signal that rank 0 sets, unless rank 0 fails before.
+    struct Pair {
+        signals: Signals,
+        fails: Failure,
+    }
+
+    #[derive(Clone, Copy)]
+    enum Failure {
+        None,
+        Explicit,
+        TaskPanics,
+        ProgramPanics,
+    }
+
+    impl Instance for Pair {
+        fn ranks(&self) -> usize {
+            2
+        }
+
+        fn reset(&self) {
+            self.signals.set(0, 0);
+        }
+
+        fn orchestrate(&self, rank: usize, o: &mut Orchestrator<'_>) -> Result<(), Halted> {
+            let signals = self.signals.clone();
+            if rank == 1 {
+                let task = Task::new("wait", Unit::Scalar).run(move |block| {
+                    let _ = block.wait_signal(&signals, 0, Cmp::Ge, 1);
+                });
+                o.submit(task)?;
+                return Ok(());
+            }
+            let task = Task::new("set", Unit::Scalar);
+            match self.fails {
+                Failure::None => o.submit(task.run(move |_| signals.set(0, 1))).map(|_| ()),
+                Failure::Explicit => Err(o.fail("rank 0 gives up")),
+                Failure::TaskPanics => o.submit(task.run(|_| panic!("rank 0 trips"))).map(|_| ()),
+                Failure::ProgramPanics => panic!("rank 0 never starts"),
+            }
+        }
+
+        fn golden(&self) {}
+
+        fn validate(&self) -> Vec<TensorVerdict> {
+            Vec::new()
+        }
+
+        fn has_golden(&self) -> bool {
+            false
+        }
+
+        fn as_any(&self) -> &dyn Any {
+            self
+        }
+    }
+
+    fn dispatch(fails: Failure) -> Dispatch {
+        let config = RuntimeConfig::new([RingLimits::DEFAULT; 4], NonZeroUsize::MIN);
+        let pair = Pair {
+            signals: Signals::new(1),
+            fails,
+        };
+        Session::new(Box::new(pair), &config).unwrap().dispatch(Duration::ZERO)
+    }
+
+    #[test]
+    fn ranks_meet_and_pass() {
+        let dispatch = dispatch(Failure::None);
+        assert!(dispatch.passed() && dispatch.device().is_some(), "{dispatch:?}");
+    }
+
+    #[test]
+    fn the_first_failing_rank_is_the_cause_and_stops_the_other() {
+        for fails in [Failure::Explicit, Failure::TaskPanics, Failure::ProgramPanics] {
+            let start = Instant::now();
+            let dispatch = dispatch(fails);
+            assert_eq!(dispatch.failed, Some(0), "{dispatch:?}");
+            assert!(dispatch.ranks[1].is_fallout(), "{dispatch:?}");
+            assert!(dispatch.device().is_none());
+            // Long before the watchdog of rank 1 would give up.
+            assert!(start.elapsed() < Duration::from_secs(5));
+        }
+    }
+
+    #[test]
+    fn a_delay_lengthens_the_device_time() {
+        let config = RuntimeConfig::new([RingLimits::DEFAULT; 4], NonZeroUsize::MIN);
+        let pair = Pair {
+            signals: Signals::new(1),
+            fails: Failure::None,
+        };
+        let mut session = Session::new(Box::new(pair), &config).unwrap();
+        let delay = Duration::from_millis(30);
+        assert!(session.dispatch(delay).device().unwrap() >= delay);
     }
 }

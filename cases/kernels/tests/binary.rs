@@ -1,5 +1,8 @@
 //! The `kernel` binary as a caller sees it: command line in, report lines and exit status out.
 
+#![expect(clippy::disallowed_methods, reason = "these tests start the binary and wait for it")]
+#![expect(clippy::unwrap_used, reason = "test helpers")]
+
 use std::path::PathBuf;
 use std::process::{Command, Output};
 

@@ -397,9 +397,12 @@ pub(crate) fn reference(args: &SwaArgs, weights: &SwaWeights, initial_cache: &Te
     }
     let table = args.block_table.read::<i32>();
     let windows: Vec<i32> = (0..TOKENS)
-        .flat_map(|t| match t < args.num_tokens {
-            true => paging::window_rows(&table, PAGE, WINDOW, positions[t] as usize),
-            false => vec![-1; WINDOW],
+        .flat_map(|t| {
+            if t < args.num_tokens {
+                paging::window_rows(&table, PAGE, WINDOW, positions[t] as usize)
+            } else {
+                vec![-1; WINDOW]
+            }
         })
         .collect();
     let attended = golden::sparse_attn::SparseIn {

@@ -1,7 +1,7 @@
 //! From the runtime's and the comparison's types to report lines.
 
 use kernels::compare::{Outcome, TensorVerdict};
-use ring_runtime::{Fatal, Proof, Resource, RingUsage};
+use ring_runtime::{Fatal, Proof, Resource, RingId, RingUsage};
 
 use crate::wire;
 
@@ -108,7 +108,7 @@ impl wire::Fatal {
             code: fatal.code.number(),
             name: fatal.code.name(),
             resource: resource(&fatal.resource),
-            ring: fatal.ring.map(|r| r.index()),
+            ring: fatal.ring.map(RingId::index),
             proof: fatal.proof.map(|p| match p {
                 Proof::Immediate => "immediate",
                 Proof::Structural => "structural",

@@ -85,6 +85,7 @@ pub(crate) enum Event<'a> {
 
 /// Begin or end of a stage.
 #[derive(Debug, Serialize)]
+#[expect(clippy::struct_field_names, reason = "the protocol names the fields")]
 pub(crate) struct Stage {
     pub(crate) stage: &'static str,
     pub(crate) phase: &'static str,

@@ -44,9 +44,9 @@ static INFO: KernelInfo = KernelInfo {
 
 /// Compressed columns of token `t`: `0..min(valid, (t + 1) / ratio)`, then −1.
 fn compressed_indices(ratio: usize) -> Vec<i32> {
-    let valid = if ratio == 0 { 0 } else { TOKENS / ratio };
+    let rows_of = |tokens: usize| tokens.checked_div(ratio).unwrap_or(0);
     let row = |t: usize| {
-        let n = if ratio == 0 { 0 } else { valid.min((t + 1) / ratio) };
+        let n = rows_of(TOKENS).min(rows_of(t + 1));
         (0..INDEX_TOPK).map(move |c| if c < n { c as i32 } else { -1 })
     };
     (0..TOKENS).flat_map(row).collect()
