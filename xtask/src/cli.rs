@@ -37,6 +37,8 @@ pub enum Command {
     Gate(cmd::gate::Args),
     /// Tell a run as a table, Markdown, JUnit, CSV, JSON, HTML or annotations.
     Report(cmd::report::Args),
+    /// Explain logs: what happened, by which rule, in which lines.
+    Classify(cmd::classify::Args),
     /// Run the project's own checks.
     Ci(cmd::ci::Args),
 }

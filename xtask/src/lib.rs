@@ -4,6 +4,7 @@ pub mod baseline;
 pub mod case_id;
 pub mod catalogue;
 pub mod ci;
+pub mod classify;
 pub mod cli;
 pub mod cmd;
 pub mod compare;

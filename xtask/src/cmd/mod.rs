@@ -16,6 +16,7 @@ use crate::{
 
 pub mod baseline;
 pub mod ci;
+pub mod classify;
 pub mod comparing;
 pub mod diff;
 pub mod gate;
@@ -111,6 +112,7 @@ fn run(command: Command, context: &mut Context<'_>) -> anyhow::Result<Exit> {
         Command::Baseline(args) => baseline::run(&args, context),
         Command::Gate(args) => gate::run(&args, context),
         Command::Report(args) => report::run(&args, context),
+        Command::Classify(args) => classify::run(&args, context),
         Command::Ci(args) => ci::run(&args, context),
     }
 }

@@ -5,6 +5,8 @@ mod baseline;
 #[cfg(test)]
 mod cases_side;
 #[cfg(test)]
+mod classify;
+#[cfg(test)]
 mod compare;
 #[cfg(test)]
 mod gate;
