@@ -138,13 +138,7 @@ fn build(rules: &RuleSet, scan: &Scan, cause: Option<&Hit>, outcome: Outcome, co
         if hit.class == Class::NonFinite {
             // The line that names the output stands before the one that tells what is wrong with it.
             let named = |other: &&Hit| other.number() < hit.number() && other.facts.text(FactName::Tensor).is_some();
-            lines.extend(
-                scan.hits
-                    .iter()
-                    .filter(named)
-                    .next_back()
-                    .and_then(|named| named.line.clone()),
-            );
+            lines.extend(scan.hits.iter().rfind(named).and_then(|named| named.line.clone()));
         }
         lines.extend(hit.line.clone());
         lines.extend(hit.details.iter().cloned());
