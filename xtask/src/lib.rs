@@ -17,6 +17,7 @@ pub mod gate;
 pub mod host_class;
 pub mod kernel_binary;
 pub mod kernels;
+pub mod launcher;
 pub mod listing;
 pub mod outcome;
 pub mod plan;

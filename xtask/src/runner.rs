@@ -12,7 +12,10 @@ use crate::process::{ChildSpec, Ended};
 use crate::protocol::{Damage, Report};
 use crate::record::{Evidence, Latency, ResourceSizes};
 
+pub mod command;
 pub mod embedded;
+pub mod pypto;
+mod reading;
 
 /// One attempt of a case, with everything that it was given.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,310 @@
+//! The `command` runner: any program, told about its case through its argv, environment or a file.
+
+use std::path::{Path, PathBuf};
+
+use regex::Regex;
+
+use super::embedded::limits;
+use super::reading::{self, Rules};
+use super::{Assignment, LaunchError, Observation, Runner};
+use crate::classify::{self, Context, parse_number};
+use crate::launcher;
+use crate::outcome::{NoVerdictCause, Outcome, SetupCause};
+use crate::plan::PlannedCase;
+use crate::process::{ChildSpec, Ended, Environment, PhasePlan, Placement};
+use crate::record::{Clock, Evidence, Latency, Nanos};
+use crate::ring::{Resource, RingNumbers};
+use crate::suite::runner::{self, CommandSpec, ReadBack, RingChannel, RunnerSpec, SampleSource, TimeUnit};
+use crate::suite::template::{Parameter, Template};
+
+/// The rules of a command that names none.
+const DEFAULT_RULES: &str = "simpler";
+
+/// Name of the file with the ring config, in the attempt's own directory.
+const RING_FILE: &str = "rings.json";
+
+/// Starts what the case's `command` table says.
+#[derive(Clone, Debug)]
+pub struct Command {
+    rules: Rules,
+}
+
+impl Command {
+    /// A runner whose rule sets stand under `cases`.
+    pub fn new(cases: &Path) -> Self {
+        Self {
+            rules: Rules::of(cases),
+        }
+    }
+}
+
+impl Runner for Command {
+    fn launch(&self, assignment: &Assignment<'_>) -> Result<ChildSpec, LaunchError> {
+        let case = assignment.case;
+        let spec = spec(case)?;
+        self.rules
+            .load(rules_name(spec))
+            .map_err(|error| refuse(SetupCause::Configuration, error.to_string()))?;
+        let argv = argv(spec, assignment)?;
+        let (program, arguments) = argv
+            .split_first()
+            .ok_or_else(|| refuse(SetupCause::Configuration, "the argv is empty".into()))?;
+        let directory = spec
+            .cwd
+            .as_ref()
+            .map_or(assignment.root.to_path_buf(), |cwd| assignment.root.join(cwd));
+        if !directory.is_dir() {
+            let message = format!("no working directory `{}`", directory.display());
+            return Err(refuse(SetupCause::Environment, message));
+        }
+        // A program that is named with a directory is meant from the workspace root, wherever it runs.
+        let program = if program.contains('/') {
+            assignment.root.join(program)
+        } else {
+            PathBuf::from(program)
+        };
+        let mut child = ChildSpec::new(program, directory, &assignment.paths.log).args(arguments);
+        child.environment = environment(spec, assignment);
+        if let RingChannel::JsonFile { .. } = spec.rings {
+            let path = assignment.paths.scratch.join(RING_FILE);
+            let write = std::fs::write(&path, ring_json(&case.rings.numbers()));
+            write.map_err(|error| {
+                refuse(
+                    SetupCause::Environment,
+                    format!("failed to write `{}`: {error}", path.display()),
+                )
+            })?;
+        }
+        child.placement = Placement::Session;
+        child.memory_limit_bytes = None;
+        child.limits = limits(case);
+        child.phases = PhasePlan::run_only();
+        child.report = Some(assignment.paths.report.clone());
+        launcher::place(child, assignment)
+    }
+
+    fn observe(&self, assignment: &Assignment<'_>, ended: &Ended, log: &[u8]) -> Observation {
+        let Ok(spec) = spec(assignment.case) else {
+            return Observation::default();
+        };
+        let Ok(rules) = self.rules.load(rules_name(spec)) else {
+            return Observation::default();
+        };
+        let command = argv(spec, assignment).map(|argv| argv.join(" ")).ok();
+        let resolved = launcher::resolve(assignment, reading::status(ended), log);
+        let context = Context {
+            status: Some(resolved.status.clone()),
+            command,
+        };
+        let (mut observation, finding) = reading::observe(assignment, &rules, &context, log);
+        launcher::add(&mut observation, resolved);
+        match &spec.read_back {
+            ReadBack::None | ReadBack::Report => {}
+            ReadBack::Log => observation.effective = finding.effective.into_iter().map(|(_, sizes)| sizes).collect(),
+            ReadBack::ScopeStats(file) => read_scope_stats(&mut observation, file, spec, assignment),
+        }
+        if let SampleSource::Log { pattern, unit, clock } = &spec.samples {
+            match log_samples(log, pattern, *unit) {
+                Ok(samples) => observation.latency = Latency::new(clock_of(*clock), samples),
+                Err(evidence) => bad_samples(&mut observation, *evidence),
+            }
+        }
+        observation
+    }
+}
+
+/// A sample that is no latency makes the attempt's claim unreadable: it isn't dropped, and it isn't a number.
+fn bad_samples(observation: &mut Observation, evidence: Evidence) {
+    if let Some((Outcome::Pass, _)) = observation.finding {
+        observation.finding = Some((Outcome::NoVerdict(NoVerdictCause::Unreadable), evidence));
+    }
+}
+
+pub(super) fn refuse(cause: SetupCause, message: String) -> LaunchError {
+    LaunchError { cause, message }
+}
+
+fn spec(case: &PlannedCase) -> Result<&CommandSpec, LaunchError> {
+    match &case.runner {
+        RunnerSpec::Command(spec) => Ok(spec),
+        other @ (RunnerSpec::Embedded(_) | RunnerSpec::Pypto(_)) => Err(refuse(
+            SetupCause::Configuration,
+            format!("the command runner can't start a `{}` case", other.kind()),
+        )),
+    }
+}
+
+fn rules_name(spec: &CommandSpec) -> &str {
+    spec.rules.as_deref().unwrap_or(DEFAULT_RULES)
+}
+
+fn argv(spec: &CommandSpec, assignment: &Assignment<'_>) -> Result<Vec<String>, LaunchError> {
+    let render = |template: &Template| template.render(|parameter| value(parameter, assignment));
+    spec.argv.iter().map(render).collect()
+}
+
+/// The text that stands for `parameter`.
+pub(super) fn value(parameter: &Parameter, assignment: &Assignment<'_>) -> Result<String, LaunchError> {
+    let case = assignment.case;
+    let rings = case.rings.numbers();
+    let path = |path: &Path| path.display().to_string();
+    Ok(match parameter {
+        Parameter::Case => case.id.to_string(),
+        Parameter::Suite => case.id.suite().into(),
+        Parameter::Name => case.id.name().into(),
+        Parameter::Kernel => match &case.runner {
+            RunnerSpec::Embedded(embedded) => embedded.kernel.clone(),
+            RunnerSpec::Pypto(pypto) => pypto.program.clone(),
+            RunnerSpec::Command(_) => case
+                .params
+                .get("kernel")
+                .cloned()
+                .unwrap_or_else(|| case.id.name().into()),
+        },
+        Parameter::Platform => assignment.platform.name.as_str().into(),
+        Parameter::Device => devices(assignment),
+        Parameter::Ranks => case.ranks.to_string(),
+        Parameter::Seed => case.seed.to_string(),
+        Parameter::Warmup => case.bench.warmup.to_string(),
+        Parameter::Rounds => case.bench.rounds.to_string(),
+        Parameter::RingHeap => rings.list(Resource::Heap),
+        Parameter::RingTaskWindow => rings.list(Resource::TaskWindow),
+        Parameter::RingDepPool => rings.list(Resource::DepPool),
+        Parameter::RingJson => ring_json(&rings),
+        Parameter::RingFile => path(&assignment.paths.scratch.join(RING_FILE)),
+        Parameter::Report => path(&assignment.paths.report),
+        Parameter::Param(name) => case.params.get(name).cloned().ok_or_else(|| {
+            let message = format!("the argv names `{{param.{name}}}`, and the case has no parameter `{name}`");
+            refuse(SetupCause::Configuration, message)
+        })?,
+    })
+}
+
+/// Ids of the devices, with commas; the first ones where the platform hands out none, as simulators do.
+pub(super) fn devices(assignment: &Assignment<'_>) -> String {
+    let ids: Vec<u32> = match assignment.devices {
+        [] => (0..assignment.case.ranks).collect(),
+        devices => devices.to_vec(),
+    };
+    ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+fn ring_json(rings: &RingNumbers) -> String {
+    let of: serde_json::Map<_, _> = Resource::ALL
+        .into_iter()
+        .map(|resource| (resource.token().to_owned(), rings.get(resource).to_vec().into()))
+        .collect();
+    serde_json::Value::Object(of).to_string()
+}
+
+fn environment(spec: &CommandSpec, assignment: &Assignment<'_>) -> Environment {
+    let platform = assignment.platform;
+    let also: Vec<&str> = platform
+        .env_pass
+        .iter()
+        .chain(&spec.env_pass)
+        .map(String::as_str)
+        .collect();
+    let mut environment = Environment::from_surroundings(std::env::vars_os(), &also)
+        .with_all(platform.env.clone())
+        .with_all(assignment.case.env.clone())
+        .with("RINGSWEEP_CASE", assignment.case.id.as_str())
+        .with("RINGSWEEP_REPORT", assignment.paths.report.clone());
+    let rings = assignment.case.rings.numbers();
+    match &spec.rings {
+        RingChannel::Env(names) => {
+            for (resource, name) in names {
+                environment = environment.with(name, rings.list(*resource));
+            }
+        }
+        RingChannel::JsonFile { env: Some(name) } => {
+            environment = environment.with(name, assignment.paths.scratch.join(RING_FILE));
+        }
+        RingChannel::None | RingChannel::Argv(_) | RingChannel::JsonFile { env: None } => {}
+    }
+    environment
+}
+
+fn read_scope_stats(observation: &mut Observation, file: &Template, spec: &CommandSpec, assignment: &Assignment<'_>) {
+    let Ok(name) = file.render(|parameter| value(parameter, assignment)) else {
+        return;
+    };
+    let directory = spec
+        .cwd
+        .as_ref()
+        .map_or(assignment.root.to_path_buf(), |cwd| assignment.root.join(cwd));
+    // A failed run may leave no statistics; a run that passed and left none can't tell its sizes.
+    if let Ok(bytes) = std::fs::read(directory.join(name))
+        && let Ok(sizes) = classify::parse_scope_stats(&bytes)
+    {
+        observation.effective.push(sizes);
+    }
+}
+
+/// Every sample that `pattern` captures, in order; the line of the first that is no latency.
+fn log_samples(log: &[u8], pattern: &str, unit: TimeUnit) -> Result<Vec<Nanos>, Box<Evidence>> {
+    let Ok(pattern) = Regex::new(pattern) else {
+        return Ok(Vec::new());
+    };
+    let mut samples = Vec::new();
+    for line in classify::lines(log) {
+        for found in pattern.captures_iter(&line.text) {
+            let Some(text) = found.name("value") else { continue };
+            let sample = parse_number(text.as_str())
+                .ok_or_else(|| format!("`{}` is no number", text.as_str()))
+                .and_then(|value| Nanos::from_f64(value * unit.nanos() as f64).map_err(|error| error.to_string()));
+            match sample {
+                Ok(sample) => samples.push(sample),
+                Err(reason) => {
+                    return Err(Box::new(Evidence {
+                        summary: format!("a sample can't be read: {reason}"),
+                        source: "samples".into(),
+                        lines: vec![crate::record::EvidenceLine {
+                            line: line.number,
+                            text: classify::printable(&line.text),
+                        }],
+                        ..Evidence::default()
+                    }));
+                }
+            }
+        }
+    }
+    Ok(samples)
+}
+
+fn clock_of(clock: runner::Clock) -> Clock {
+    match clock {
+        runner::Clock::Device => Clock::Device,
+        runner::Clock::Host => Clock::Host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_whole_numbers_of_their_unit() {
+        let log = b"took 1.2e+06 us\nother 5\ntook 3 us, took 4.5 us\n";
+        let samples = log_samples(log, r"took (?<value>\S+) us", TimeUnit::Us).unwrap();
+        assert_eq!(
+            samples.iter().map(|s| s.get()).collect::<Vec<_>>(),
+            [1_200_000_000, 3000, 4500]
+        );
+    }
+
+    #[test]
+    fn a_sample_that_is_no_latency_is_an_error_with_its_line() {
+        for (line, reason) in [
+            ("took nan us", "not finite"),
+            ("took 0 us", "zero"),
+            ("took 1.2.3 us", "no number"),
+            ("took -4 us", "negative"),
+        ] {
+            let log = format!("took 1 us\n{line}\n");
+            let error = log_samples(log.as_bytes(), r"took (?<value>\S+) us", TimeUnit::Us).unwrap_err();
+            assert!(error.summary.contains(reason), "{}", error.summary);
+            assert_eq!(error.lines[0].line, 2);
+        }
+    }
+}
