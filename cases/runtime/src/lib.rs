@@ -124,6 +124,8 @@ mod gang;
 mod guard;
 mod halt;
 mod heap;
+#[cfg(all(test, not(loom)))]
+mod heap_model;
 mod idle;
 mod ids;
 mod layout;

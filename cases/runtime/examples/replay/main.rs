@@ -3,6 +3,16 @@
 //! `replay GRAPHS.jsonl VERDICTS.jsonl [--alloc-timeout-ms N] [--jobs N] [--only TEXT] [--no-thresholds]`
 //!
 //! The last line is `agree N of M, quirks K`: `M` counts the rows that are not quirks of the original.
+//! # Quirks
+//!
+//! Rows that show a defect of the original are counted apart and listed, each with whether we gave the
+//! same verdict. Which rows these are follows from flags in the row, or from the graph itself:
+//!
+//! * a fan-in spill pool that frees a live task's edges when a small window has wrapped: repaired;
+//! * a dependency-pool mark left in an allocation's slot by an earlier occupant: copied as far as it is
+//!   defined, a reclaim that lands on an allocation frees nothing and restarts the interval;
+//! * outputs of 2 GiB or more, whose sum wraps in 32 bits: repaired, they are rejected with code 5.
+//!
 //! The exit status is 1 on any disagreement among these, 2 on a wrong call.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program")]
 
