@@ -39,9 +39,7 @@ impl Model {
     fn place(&mut self, request: u64) -> Option<Block> {
         let used = self.used();
         let (fits, linear) = (self.size - self.end >= request, self.freed <= self.end);
-        let (start, skipped, room) = if request == 0 {
-            (self.end, 0, true)
-        } else if fits && linear {
+        let (start, skipped, room) = if request == 0 || fits && linear {
             (self.end, 0, true)
         } else if !linear {
             (self.end, 0, used + request < self.size)

@@ -4,6 +4,7 @@ use crate::argument::Argument;
 use crate::fanout::Fanout;
 use crate::faults::TaskFault;
 use crate::life::Life;
+use crate::pools::SpillPool;
 use crate::sync::RwLock;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::task::Body;
@@ -100,11 +101,13 @@ impl Slot {
 }
 
 impl Work {
-    /// Drops what the occupant held; keeps the memory of the lists.
+    /// Drops what the occupant held. The list of producers keeps its memory for the next occupant, up
+    /// to the edges that a slot is meant to hold.
     pub(crate) fn clear(&mut self) {
         self.body = None;
-        self.arguments.clear();
+        self.arguments = Vec::new();
         self.producers.clear();
+        self.producers.shrink_to(SpillPool::INLINE);
         self.together = false;
         self.fault = None;
     }
