@@ -40,7 +40,7 @@ fn sinkhorn(m: &mut [f32]) {
     }
 }
 
-/// The reference, of `x` [T, 4, 7168], `weight` [24, 28672], `scale` [3] and `base` [24].
+/// The reference, of `x` [T, 4, 7168], `weight` [24, 28672], three values of `scale` and 24 of `base`.
 pub fn hc_pre(x: &[f32], weight: &[f32], scale: &[f32], base: &[f32]) -> HcPre {
     let tokens = x.len() / HC_DIM;
     let raw = product(
