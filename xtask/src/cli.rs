@@ -19,6 +19,9 @@ pub struct Cli {
     /// Read suites and platforms from this directory.
     #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
     pub cases: Option<PathBuf>,
+    /// Keep runs and baselines in this directory.
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
+    pub results: Option<PathBuf>,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -39,6 +42,8 @@ pub enum Command {
     Report(cmd::report::Args),
     /// Explain logs: what happened, by which rule, in which lines.
     Classify(cmd::classify::Args),
+    /// Run the declared cases, record what happened, and say what changed.
+    Sweep(Box<cmd::sweep::Args>),
     /// Run the project's own checks.
     Ci(cmd::ci::Args),
 }

@@ -3,14 +3,16 @@
 //! A runner starts nothing itself; it says what to start ([`Runner::launch`]) and afterwards what
 //! its own channels show ([`Runner::observe`]). Judging is [`crate::verdict`]'s matter.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::outcome::{Outcome, SetupCause};
-use crate::plan::PlannedCase;
+use crate::plan::{Plan, PlannedCase};
 use crate::platform::Platform;
 use crate::process::{ChildSpec, Ended};
 use crate::protocol::{Damage, Report};
 use crate::record::{Evidence, Latency, ResourceSizes};
+use crate::suite::runner::RunnerKind;
 
 pub mod command;
 pub mod embedded;
@@ -73,4 +75,48 @@ pub trait Runner: Sync {
 
     /// What the attempt shows, now that it has `ended` and left `log`.
     fn observe(&self, assignment: &Assignment<'_>, ended: &Ended, log: &[u8]) -> Observation;
+}
+
+/// The runners of a plan, by kind.
+pub type Runners = BTreeMap<RunnerKind, Box<dyn Runner>>;
+
+/// Why a plan has a case that nobody can start.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunnersError {
+    /// Cases of the `kernel` binary, and no binary.
+    #[error("`{0}` needs the `kernel` binary")]
+    NoBinary(String),
+    /// Cases of a runner that this harness doesn't have.
+    #[error("`{case}` needs the runner `{kind}`, which this harness doesn't have")]
+    NoRunner {
+        /// The first such case.
+        case: String,
+        /// Its runner.
+        kind: RunnerKind,
+    },
+}
+
+/// A runner for every kind of case that `plan` starts; `kernel` is the built binary, where there is one.
+pub fn of_plan(plan: &Plan, kernel: Option<&Path>) -> Result<Runners, RunnersError> {
+    let mut runners = Runners::new();
+    for case in plan.runnable() {
+        let kind = case.runner.kind();
+        if runners.contains_key(&kind) {
+            continue;
+        }
+        let runner: Box<dyn Runner> = match kind {
+            RunnerKind::Embedded => {
+                let binary = kernel.ok_or_else(|| RunnersError::NoBinary(case.id.to_string()))?;
+                Box::new(embedded::Embedded::new(binary))
+            }
+            RunnerKind::Pypto | RunnerKind::Command => {
+                return Err(RunnersError::NoRunner {
+                    case: case.id.to_string(),
+                    kind,
+                });
+            }
+        };
+        runners.insert(kind, runner);
+    }
+    Ok(runners)
 }

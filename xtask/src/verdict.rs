@@ -178,12 +178,11 @@ fn ended_by_supervisor(ended: &Ended, report: &Report, log: &[u8]) -> Option<Ver
             let summary = format!("{} stopped the process and nobody continued it", signal.as_str());
             (Outcome::Crash(CrashCause::Signal(signal.clone())), summary)
         }
-        Some(Stop::Interrupted) => return None,
         None if ended.out_of_memory_kill => (
             Outcome::Oom(OomCause::Host),
             "the kernel's out-of-memory killer ended the process".into(),
         ),
-        None => return None,
+        Some(Stop::Interrupted) | None => return None,
     };
     let mut evidence = Evidence {
         summary,
@@ -241,6 +240,10 @@ fn pass_or_nothing(observation: &Observation, report: &Report, damage: Option<&D
         (_, true) if report.tensors.is_empty() => nothing(
             NoVerdictCause::ValidationSkipped,
             "the report says `pass`, but no output was compared".into(),
+        ),
+        (_, true) if report.bad_samples > 0 => nothing(
+            NoVerdictCause::Unreadable,
+            format!("{} samples are no durations", report.bad_samples),
         ),
         (_, true) => Verdict {
             outcome: Outcome::Pass,

@@ -217,14 +217,21 @@ fn parameters(suite: &Suite, layer: &Layer, kernel: &str, info: &KernelInfo, fou
         }
     }
     for (name, value) in &layer.tolerances {
-        if !info.tolerances.iter().any(|tolerance| tolerance == name) {
+        let Some(tolerance) = info.tolerances.iter().find(|tolerance| tolerance.name == *name) else {
             let message = format!("kernel `{kernel}` lets no case change the tolerance `{name}`");
             found.push(suite, &value.span, message, "fixed by the kernel", || {
-                suggest::help(
-                    name,
-                    "tolerances that may be changed",
-                    info.tolerances.iter().map(String::as_str),
-                )
+                let names = info.tolerances.iter().map(|tolerance| tolerance.name.as_str());
+                suggest::help(name, "tolerances that may be changed", names)
+            });
+            continue;
+        };
+        if let Some(refusal) = tolerance.refusal(&value.value.to_string()) {
+            let message = format!(
+                "tolerance `{name}` of kernel `{kernel}`: `{}` is {refusal}",
+                value.value
+            );
+            found.push(suite, &value.span, message, "not a value of it", || {
+                "the kernel says how far it may be changed".into()
             });
         }
     }

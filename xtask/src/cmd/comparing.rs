@@ -24,12 +24,12 @@ const BUILT_IN: &str = include_str!("../../../cases/gate.toml");
 
 /// Where runs are.
 pub fn runs_dir(context: &Context<'_>) -> PathBuf {
-    context.root.join("results/runs")
+    context.results.join("runs")
 }
 
 /// Where baselines are.
 pub fn baseline_dir(context: &Context<'_>) -> PathBuf {
-    context.root.join("results/baseline")
+    context.results.join("baseline")
 }
 
 /// Reads the gate file beside the suites.

@@ -23,6 +23,7 @@ pub mod gate;
 pub mod list;
 pub mod planning;
 pub mod report;
+pub mod sweep;
 
 /// What every command works in.
 pub struct Context<'a> {
@@ -30,6 +31,8 @@ pub struct Context<'a> {
     pub root: PathBuf,
     /// The directory of the suites.
     pub cases: PathBuf,
+    /// The directory of runs and baselines.
+    pub results: PathBuf,
     /// How messages on `err` look.
     pub style: Style,
     /// Data.
@@ -43,6 +46,7 @@ impl std::fmt::Debug for Context<'_> {
         f.debug_struct("Context")
             .field("root", &self.root)
             .field("cases", &self.cases)
+            .field("results", &self.results)
             .finish_non_exhaustive()
     }
 }
@@ -83,6 +87,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Exit {
     let root = workspace_root();
     let mut context = Context {
         cases: cli.cases.unwrap_or_else(|| root.join("cases")),
+        results: cli.results.unwrap_or_else(|| root.join("results")),
         root,
         style: stderr_style(),
         out: &mut io::stdout().lock(),
@@ -113,6 +118,7 @@ fn run(command: Command, context: &mut Context<'_>) -> anyhow::Result<Exit> {
         Command::Gate(args) => gate::run(&args, context),
         Command::Report(args) => report::run(&args, context),
         Command::Classify(args) => classify::run(&args, context),
+        Command::Sweep(args) => sweep::run(*args, context),
         Command::Ci(args) => ci::run(&args, context),
     }
 }

@@ -96,7 +96,7 @@ fn take(report: &mut Report, line: &[u8], begun: bool) -> Result<(), Failed> {
                 .collect();
         }
         "stage" => {
-            let stage: wire::Stage = parse(line)?;
+            let stage: wire::StageEvent = parse(line)?;
             if stage.phase == "begin" {
                 report.open_stage = Some(stage.stage);
             } else {
@@ -142,7 +142,7 @@ fn take(report: &mut Report, line: &[u8], begun: bool) -> Result<(), Failed> {
         "tensor" => report.tensors.push(tensor(parse(line)?)),
         "memory" => report.peak_rss_bytes = parse::<wire::Memory>(line)?.peak_rss_bytes,
         "verdict" => {
-            let verdict: wire::Verdict = parse(line)?;
+            let verdict: wire::VerdictEvent = parse(line)?;
             if report.verdict.is_some() {
                 return Err(Failed::Stop(Damage::TwoVerdicts));
             }
@@ -271,13 +271,7 @@ mod tests {
     const VERDICT: &str = r#"{"event":"verdict","verdict":"pass","cause":null,"message":null}"#;
 
     fn report(lines: &[&str]) -> (Report, Option<Damage>) {
-        read(
-            lines
-                .iter()
-                .map(|line| format!("{line}\n"))
-                .collect::<String>()
-                .as_bytes(),
-        )
+        read(format!("{}\n", lines.join("\n")).as_bytes())
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub(super) struct Version {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Stage {
+pub(super) struct StageEvent {
     pub(super) stage: String,
     pub(super) phase: String,
     #[serde(default)]
@@ -199,7 +199,7 @@ pub(super) struct Memory {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Verdict {
+pub(super) struct VerdictEvent {
     pub(super) verdict: String,
     #[serde(default)]
     pub(super) cause: Option<String>,

@@ -49,7 +49,7 @@ struct Cell {
     label: String,
     outcome: &'static str,
     class: &'static str,
-    change: &'static str,
+    words: String,
     anchor: String,
 }
 
@@ -181,6 +181,16 @@ fn matrix(report: &Report<'_>) -> Vec<SuiteView> {
 }
 
 fn cell(diff: &CaseDiff) -> Cell {
+    // What the colour tells stands in words too; an outcome that says it already isn't said twice.
+    let outcome = diff.outcome().kind().token();
+    let latency = match diff.final_latency() {
+        verdict @ (LatencyVerdict::Slower(_) | LatencyVerdict::Faster(_) | LatencyVerdict::Implausible(..)) => {
+            verdict.token()
+        }
+        LatencyVerdict::None | LatencyVerdict::Unchanged(_) | LatencyVerdict::Undecided(..) => "",
+    };
+    let changes = [words::change(diff), latency].into_iter();
+    let changes: Vec<&str> = changes.filter(|word| !word.is_empty() && *word != outcome).collect();
     let axes: Vec<String> = diff
         .case
         .axes()
@@ -188,9 +198,9 @@ fn cell(diff: &CaseDiff) -> Cell {
         .collect();
     Cell {
         label: axes.join(" "),
-        outcome: diff.outcome().kind().token(),
+        outcome,
         class: class(diff),
-        change: words::change(diff),
+        words: changes.join(", "),
         anchor: diff.case.file_stem(),
     }
 }

@@ -43,7 +43,7 @@ impl Runner for Embedded {
             child = child.args(["--param".to_owned(), format!("{name}={value}")]);
         }
         for (name, value) in &embedded.tolerances {
-            child = child.args(["--tolerance".to_owned(), format!("{name}={value}")]);
+            child = child.args(["--param".to_owned(), format!("{name}={value}")]);
         }
         let rings = case.rings.numbers();
         for resource in Resource::ALL {

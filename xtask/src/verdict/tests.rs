@@ -50,7 +50,7 @@ fn signal(number: i32) -> Ended {
 }
 
 fn verdict_of(ended: &Ended, lines: &[&str]) -> Verdict {
-    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let text = format!("{}\n", lines.join("\n"));
     let observation = Observation {
         report: Some(protocol::read(text.as_bytes())),
         ..Observation::default()

@@ -9,6 +9,8 @@ mod classify;
 #[cfg(test)]
 mod compare;
 #[cfg(test)]
+mod comparison_laws;
+#[cfg(test)]
 mod gate;
 #[cfg(test)]
 mod report;

@@ -246,3 +246,69 @@ fn a_run_without_records_is_red_in_every_format() {
         assert!(text.contains(word), "{format:?}:\n{text}");
     }
 }
+
+/// The name of a browser, if there is one.
+fn browser() -> Option<&'static str> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let dirs: Vec<_> = std::env::split_paths(&path).collect();
+    let found = |name: &&str| dirs.iter().any(|dir| dir.join(name).is_file());
+    ["chromium", "chromium-browser", "google-chrome"]
+        .into_iter()
+        .find(found)
+}
+
+/// The page as a browser understands it, and a picture of it. The page has no script, and its policy lets none run.
+#[test]
+fn a_browser_shows_the_page() {
+    let Some(browser) = browser() else {
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "CI must have a browser: install the package `chromium`"
+        );
+        println!("skipped: no chromium on this machine, so nobody looked at the page");
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let (base, mut now) = scene();
+    let (_, hostile) = hostile();
+    now.records.extend(hostile.records);
+    let page = dir.path().join("report.html");
+    std::fs::write(&page, rendered(&base, &now, Format::Html)).unwrap();
+    let shell = xshell::Shell::new().unwrap();
+    shell.change_dir(dir.path());
+    let profile = format!("--user-data-dir={}", dir.path().join("profile").display());
+    let options = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--hide-scrollbars",
+        &profile,
+    ];
+    let url = format!("file://{}", page.display());
+    let picture = dir.path().join("page.png");
+    let shot = format!("--screenshot={}", picture.display());
+    let look = |options: &[&str], what: &str| {
+        let command = xshell::cmd!(
+            shell,
+            "timeout -k 5 120 {browser} {options...} {what} --window-size=1100,2400 {url}"
+        );
+        command.quiet().ignore_stderr().read().unwrap()
+    };
+    let dom = look(&options, "--dump-dom");
+    // One section and one cell per case: nothing in the hostile text closed an element early.
+    assert_eq!(dom.matches("<details class=\"case\"").count(), 10);
+    assert_eq!(dom.matches("<a class=\"cell ").count(), 10);
+    assert!(dom.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
+    assert!(!dom.contains("<script"));
+    assert!(dom.contains("<svg class=\"strip\"") && dom.contains("<svg class=\"rings\""));
+    assert!(dom.contains("href=\"logs/pro__attention.log\""));
+    look(&options, &shot);
+    let png = std::fs::read(&picture).unwrap();
+    assert_eq!(png[1..4], *b"PNG");
+    assert!(png.len() > 30_000, "a blank page is smaller: {}", png.len());
+    if let Some(keep) = std::env::var_os("RINGSWEEP_KEEP_PAGE") {
+        std::fs::copy(&page, std::path::Path::new(&keep).join("report.html")).unwrap();
+        std::fs::copy(&picture, std::path::Path::new(&keep).join("report.png")).unwrap();
+    }
+}
