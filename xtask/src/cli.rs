@@ -44,6 +44,10 @@ pub enum Command {
     Classify(cmd::classify::Args),
     /// Run the declared cases, record what happened, and say what changed.
     Sweep(Box<cmd::sweep::Args>),
+    /// Put the shards of one sweep together.
+    Merge(cmd::merge::Args),
+    /// Measure how often latency verdicts are wrong.
+    Audit(cmd::audit::Args),
     /// Run the project's own checks.
     Ci(cmd::ci::Args),
 }

@@ -22,8 +22,8 @@ mod severity;
 mod summary;
 
 pub use common_mode::CommonMode;
-pub use confirm::{Confirmation, Fresh, Suspect, confirm, suspects};
-pub use latency::{Direction, Effect, LatencyVerdict, Reading, Undecided, Unlikely};
+pub use confirm::{Confirmation, Fresh, Suspect, common_ratio, confirm, suspects};
+pub use latency::{Direction, Effect, LatencyVerdict, Reading, Undecided, Unlikely, judge_medians};
 pub use outcome_change::OutcomeChange;
 pub use rings::{RingFinding, RingResource};
 pub use rules::{Correction, Rules};
@@ -144,6 +144,8 @@ pub struct CaseDiff {
     pub change: OutcomeChange,
     /// The latency against the reference's.
     pub latency: LatencyVerdict,
+    /// Share by which the case moves by itself, as the reference learnt it.
+    pub noise_floor: Option<f64>,
     /// How a suspect fared when it was measured again.
     pub confirmation: Option<Confirmation>,
     /// Ring occupancy against the reference's and against capacity.
@@ -291,6 +293,7 @@ fn compare(
                 now,
                 change,
                 latency,
+                noise_floor: row.and_then(|row| row.noise_floor),
                 confirmation: None,
                 rings,
             }

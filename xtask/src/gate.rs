@@ -338,6 +338,9 @@ fn of_latency(findings: &mut Findings<'_>, diff: &CaseDiff) {
         (Some(Confirmation::Cleared(verdict)), first) => findings.case(Kind::Cleared, diff, || {
             format!("was {}, measured again: {verdict}", first.token())
         }),
+        (Some(Confirmation::Unclear(verdict)), first) => findings.case(Kind::Unclear, diff, || {
+            format!("was {}, measured again and still {verdict}", first.token())
+        }),
         (None | Some(Confirmation::NotMeasured), first) => match first {
             LatencyVerdict::Slower(_) => {
                 findings.case(Kind::SlowerUnconfirmed, diff, || format!("{first}; not measured again"));

@@ -1,5 +1,6 @@
 //! ringsweep: regression sweeps of ring-heap kernels.
 
+pub mod audit;
 pub mod baseline;
 pub mod case_id;
 pub mod catalogue;
@@ -23,6 +24,7 @@ pub mod kernel_binary;
 pub mod kernels;
 pub mod launcher;
 pub mod listing;
+pub mod merge;
 pub mod outcome;
 pub mod plan;
 pub mod platform;

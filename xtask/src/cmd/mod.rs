@@ -14,6 +14,7 @@ use crate::{
     exit::Exit,
 };
 
+pub mod audit;
 pub mod baseline;
 pub mod ci;
 pub mod classify;
@@ -21,6 +22,7 @@ pub mod comparing;
 pub mod diff;
 pub mod gate;
 pub mod list;
+pub mod merge;
 pub mod planning;
 pub mod report;
 pub mod sweep;
@@ -119,6 +121,8 @@ fn run(command: Command, context: &mut Context<'_>) -> anyhow::Result<Exit> {
         Command::Report(args) => report::run(&args, context),
         Command::Classify(args) => classify::run(&args, context),
         Command::Sweep(args) => sweep::run(*args, context),
+        Command::Merge(args) => merge::run(&args, context),
+        Command::Audit(args) => audit::run(&args, context),
         Command::Ci(args) => ci::run(&args, context),
     }
 }

@@ -15,7 +15,7 @@ pub struct CommonMode {
 }
 
 /// Fewer cases than this say nothing about a common cause.
-const LEAST_CASES: usize = 5;
+pub(super) const LEAST_CASES: usize = 5;
 
 /// Looks at the median ratio over all cases whose latencies may be compared.
 pub(super) fn detect(cases: &[CaseDiff], rules: &Rules) -> Option<CommonMode> {

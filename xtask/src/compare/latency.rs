@@ -201,13 +201,14 @@ pub(super) fn judge_all(
     finish(measured, rules)
 }
 
-/// Judges fresh process runs of suspects: medians of the reference and of the run, and the floor of each.
-pub(super) fn judge_fresh(sides: &[(&[f64], &[f64])], rules: &Rules) -> Judged {
+/// Judges medians of process runs alone: of the reference, of the run, ns, and the noise floor of the case
+/// (a share, 0 where none was learnt). The correction is over these cases.
+pub fn judge_medians(sides: &[(&[f64], &[f64], f64)], rules: &Rules) -> Vec<LatencyVerdict> {
     let measured = sides
         .iter()
-        .map(|(base, now)| medians(base, now, 0.0, None, rules))
+        .map(|(base, now, floor)| medians(base, now, *floor, None, rules))
         .collect();
-    finish(measured, rules)
+    finish(measured, rules).verdicts
 }
 
 fn finish(measured: Vec<Measured>, rules: &Rules) -> Judged {

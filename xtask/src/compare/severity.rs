@@ -15,6 +15,7 @@ impl Severity {
     pub(super) fn of(diff: &CaseDiff) -> Self {
         let latency = match (&diff.latency, &diff.confirmation) {
             (_, Some(Confirmation::Cleared(_))) => 4,
+            (_, Some(Confirmation::Unclear(_))) => 2,
             (LatencyVerdict::Slower(_), _) => 0,
             (LatencyVerdict::Implausible(..), _) => 1,
             (LatencyVerdict::Undecided(_, Some(reading)), _) if reading.beyond.is_some() => 2,

@@ -69,6 +69,8 @@ kinds! {
     Faster = "faster",
     /// Suspected, measured again, and not so.
     Cleared = "cleared",
+    /// Suspected, measured again, and still not to be said.
+    Unclear = "unclear",
     /// Too noisy to show small changes.
     Noisy = "noisy",
     /// All cases moved together.

@@ -34,6 +34,7 @@ pub(super) fn latency(diff: &CaseDiff) -> String {
     match &diff.confirmation {
         Some(Confirmation::Confirmed(_)) => format!("{text}, again"),
         Some(Confirmation::Cleared(_)) => format!("{text}, cleared of {}", diff.latency.token()),
+        Some(Confirmation::Unclear(_)) => format!("{text}, measured again"),
         Some(Confirmation::NotMeasured) => format!("{text}, not measured again"),
         None => text,
     }

@@ -137,6 +137,7 @@ fn every_kind_of_finding_turns_a_gate_red() {
     let elsewhere = [
         Kind::Slower,
         Kind::Cleared,
+        Kind::Unclear,
         Kind::Noisy,
         Kind::CommonMode,
         Kind::Drift,
@@ -179,6 +180,8 @@ fn findings_of_more_than_two_runs_turn_a_gate_red_too() {
     assert!(kinds(&comparison).contains(&"slower"));
     comparison.cases[0].confirmation = Some(Confirmation::Cleared(compare::LatencyVerdict::None));
     assert!(kinds(&comparison).contains(&"cleared"));
+    comparison.cases[0].confirmation = Some(Confirmation::Unclear(compare::LatencyVerdict::None));
+    assert!(kinds(&comparison).contains(&"unclear"));
 
     let mut noisy = baseline.clone();
     noisy.rows.get_mut(&id("s/k")).unwrap().noise_floor = Some(0.3);

@@ -13,6 +13,8 @@ mod comparison_laws;
 #[cfg(test)]
 mod gate;
 #[cfg(test)]
+mod merge;
+#[cfg(test)]
 mod report;
 #[cfg(test)]
 mod supervision;

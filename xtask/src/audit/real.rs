@@ -1,0 +1,1 @@
+//! Real sessions: process runs of kernels on this machine.
