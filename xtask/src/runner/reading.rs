@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use super::{Assignment, Observation};
 use crate::classify::{self, Context, EndStatus, Finding, LoadError, RuleSet};
-use crate::outcome::{NoVerdictCause, Outcome};
 use crate::process::{Ended, ExitState, Stop};
 use crate::protocol;
 
@@ -45,8 +44,8 @@ pub(super) fn observe(
     let report = (!bytes.is_empty()).then(|| protocol::read(&bytes));
     let finding = rules.classify(log, context);
     let claims = report.as_ref().is_some_and(|(report, _)| report.verdict.is_some());
-    // Where the report has a verdict, a log without a PASS line says nothing.
-    let says_nothing = finding.outcome == Outcome::NoVerdict(NoVerdictCause::NoPassLine) && claims;
+    // Where the report has a verdict, a log in which no rule matches says nothing beside it.
+    let says_nothing = finding.rule.is_none() && claims;
     let observation = Observation {
         report,
         finding: (!says_nothing).then(|| (finding.outcome.clone(), finding.evidence.clone())),

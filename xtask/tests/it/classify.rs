@@ -20,6 +20,10 @@ fn entries() -> Vec<(index::Entry, Vec<u8>)> {
     index::parse(&text).unwrap().into_iter().map(read).collect()
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test of the command line starts the command line"
+)]
 fn xtask(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_xtask"))
         .arg("classify")

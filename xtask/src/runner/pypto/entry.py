@@ -200,6 +200,12 @@ class environment_rings:
         return False
 
 
+def drop_ring_variables():
+    """Programs set ring variables while they are imported; none may stand beside the config that is forced."""
+    for name in VARIABLES.values():
+        os.environ.pop(name, None)
+
+
 def wrap_run_config(state, original):
     names = field_names(original)
     missing = sorted(FIELDS - names)
@@ -212,6 +218,9 @@ def wrap_run_config(state, original):
         bound = inspect.signature(init).bind_partial(self, *args, **kwargs)
         for field, values in state.forced().items():
             bound.arguments[field] = values
+        drop_ring_variables()
+        if state.open in ("runtime", "benchmark"):
+            state.reaches("config")
         return init(*bound.args, **bound.kwargs)
 
     # The class stays the class: programs may test for it or extend it.
@@ -238,7 +247,9 @@ def dispatching(state, kind, original):
             if bound.arguments.get(config) is None:
                 own[config] = state.run_config()
         state.reaches(kind)
-        if own:
+        drop_ring_variables()
+        # A call that takes a config has its rings in there.
+        if own or config is not None:
             kwargs.update(own)
             return original(*args, **kwargs)
         with environment_rings(state.rings):
@@ -316,7 +327,6 @@ def start(state):
         os.environ.update(PYPTO_BENCH="1", PYPTO_BENCH_ROUNDS=str(config["rounds"]),
                           PYPTO_BENCH_WARMUP=str(config["warmup"]), PYPTO_BENCH_RAW="1")
     wrap(state)
-    # A program may set ring variables while it is imported; they are taken away again for every dispatch.
     sys.argv = [program] + config["argv"]
     sys.stdout = StageWatch(sys.stdout, state)
     try:
