@@ -6,7 +6,7 @@ use crate::{
     diagnostic::{Problem, Problems, Source},
     kernels::Kernels,
     platform::{self, Platforms},
-    suite::file::{Depth, Suite},
+    suite::file::Suite,
 };
 
 mod check;
@@ -110,10 +110,13 @@ impl Catalogue {
     /// True when some case names a kernel for some platform.
     fn has_embedded_cases(&self) -> bool {
         self.suites.iter().any(|suite| {
-            suite.cases.iter().any(|case| {
-                let on = |platform| suite.settings(case, platform, Depth::Full).kernel.is_some();
-                self.platforms.keys().any(on)
-            })
+            let layers = suite.cases.iter().flat_map(|case| case.tier.layers());
+            !suite.cases.is_empty()
+                && suite
+                    .defaults
+                    .layers()
+                    .chain(layers)
+                    .any(|layer| layer.kernel.is_some())
         })
     }
 }

@@ -1,192 +1,241 @@
 //! The matrix hash: what suites declare, whatever way they write it.
 //!
-//! Each case is put into a canonical JSON form (defaults merged in, sizes in bytes, durations in
-//! milliseconds, maps and cases sorted), so comments, layout, order and spelling leave the hash
-//! alone, and anything that changes what is run or how it is judged changes it. Descriptions are
-//! left out: they change neither.
+//! Each case is put into a canonical text (the layers that decide it merged, sizes in bytes,
+//! durations in milliseconds, maps and cases sorted), so comments, layout, order and spelling leave
+//! the hash alone, and anything that changes what is run or how it is judged changes it.
+//! Descriptions are left out: they change neither.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt::Write as _};
 
-use serde_json::{Value, json};
+use rayon::prelude::*;
 
 use crate::{
-    duration,
     outcome::Budget,
     plan::MatrixHash,
-    platform::PlatformName,
-    ring::{RINGS, Resource, RingEntry, RingLayer, RingSetting},
+    ring::{RINGS, Resource, RingEntry, RingLayer},
     suite::{
-        expect::{Expectation, Retry},
         file::{Depth, Scope, Suite},
-        layer::{Layer, Skip},
         matrix::Declared,
-        runner::{CommandSpec, PyptoSpec, ReadBack, RingChannel, SampleSource},
+        runner::{CommandSpec, ReadBack, RingChannel, SampleSource},
+        stack::Stack,
         template::Template,
     },
 };
 
 /// The hash of all that `suites` declare.
 pub fn matrix_hash<'s>(suites: impl IntoIterator<Item = &'s Suite>) -> MatrixHash {
-    let mut lines: Vec<String> = Vec::new();
-    for suite in suites {
-        let scope = match suite.scope {
-            Scope::Default => "default",
-            Scope::ByName => "by-name",
-        };
-        lines.push(json!({"suite": suite.name, "scope": scope}).to_string());
-        lines.extend(suite.cases.iter().map(|case| canonical(suite, case).to_string()));
-    }
-    lines.sort();
+    let mut suites: Vec<_> = suites.into_iter().collect();
+    suites.sort_by(|a, b| a.name.cmp(&b.name));
     let mut hasher = blake3::Hasher::new();
     hasher.update(b"ringsweep matrix 1\n");
-    for line in lines {
-        hasher.update(line.as_bytes());
-        hasher.update(b"\n");
+    for suite in suites {
+        let mut header = Canonical::default();
+        header.text(&suite.name);
+        header.text(match suite.scope {
+            Scope::Default => "default",
+            Scope::ByName => "by-name",
+        });
+        hasher.update(header.0.as_bytes());
+        let cases = suite.cases.par_iter();
+        let digests = cases.map(|case| (&case.id, blake3::hash(canonical(suite, case).0.as_bytes())));
+        let mut cases: Vec<_> = digests.collect();
+        cases.sort_by(|a, b| a.0.cmp(b.0));
+        for (_, digest) in cases {
+            hasher.update(digest.as_bytes());
+        }
     }
     MatrixHash(*hasher.finalize().as_bytes())
 }
 
-fn canonical(suite: &Suite, case: &Declared) -> Value {
-    let base = case.case.base.clone().over(suite.defaults.base.clone());
-    let quick = case.case.quick.clone().over(suite.defaults.quick.clone());
-    let platforms: BTreeSet<_> = case.case.on.keys().chain(suite.defaults.on.keys()).collect();
+/// A text from which its parts could be read back: every part says its length first.
+#[derive(Default)]
+struct Canonical(String);
+
+impl Canonical {
+    fn text(&mut self, text: &str) {
+        self.shown(text.len(), text);
+    }
+
+    fn shown(&mut self, length: usize, text: &str) {
+        write!(self.0, "{length}:{text}").expect("writing to a string never fails");
+    }
+
+    fn number(&mut self, number: impl std::fmt::Display) {
+        self.text(&number.to_string());
+    }
+
+    /// How many parts follow, then the parts.
+    fn texts<'t>(&mut self, texts: impl ExactSizeIterator<Item = &'t str>) {
+        self.number(texts.len());
+        for text in texts {
+            self.text(text);
+        }
+    }
+
+    /// A key with its value; nothing for a key that isn't set.
+    fn key<T>(&mut self, key: &str, value: Option<T>, put: impl FnOnce(&mut Self, T)) {
+        if let Some(value) = value {
+            self.text(key);
+            put(self, value);
+        }
+    }
+}
+
+fn canonical(suite: &Suite, case: &Declared) -> Canonical {
+    let mut text = Canonical(String::with_capacity(512));
+    text.text(case.id.as_str());
+    put_stack(&mut text, &suite.stack_anywhere(case, Depth::Full));
+    put_rings(&mut text, &suite.rings(case, None));
+    let settings = case.tier.settings().chain([&suite.defaults]);
+    let platforms: BTreeSet<_> = settings.flat_map(|settings| settings.on.keys()).collect();
     // What is in force on a platform, not what its overrides say: those of the defaults give way to the case.
-    let on = platforms.into_iter().map(|platform| {
-        let layer = suite.settings(case, platform, Depth::Full);
-        json!([platform.as_str(), settings(&layer), rings(suite, case, platform)])
-    });
-    json!([
-        case.id.as_str(),
-        settings(&base),
-        [ring(&case.case.base.ring), ring(&suite.defaults.base.ring)],
-        on.collect::<Vec<_>>(),
-        settings(&quick),
-    ])
+    for platform in platforms {
+        text.text(platform.as_str());
+        put_stack(&mut text, &suite.stack(case, platform, Depth::Full));
+        put_rings(&mut text, &suite.rings(case, Some(platform)));
+    }
+    text.text("quick");
+    put_stack(&mut text, &suite.stack_anywhere(case, Depth::Quick));
+    text
 }
 
 /// Rings keep their tiers apart, since records name them.
-fn rings(suite: &Suite, case: &Declared, platform: &PlatformName) -> Value {
-    json!(suite.rings(case, platform).map(|(_, layer)| ring(&layer)))
+fn put_rings(text: &mut Canonical, tiers: &[(crate::ring::Tier, RingLayer)]) {
+    for (tier, layer) in tiers {
+        text.text(tier.token());
+        for resource in Resource::ALL {
+            // A scalar and four times the same are one meaning.
+            text.key(resource.token(), layer.get(resource), |text, setting| {
+                for ring in 0..RINGS {
+                    match setting.entry(ring) {
+                        RingEntry::Inherit => text.text("0"),
+                        RingEntry::Default => text.text("default"),
+                        RingEntry::Value(value) => text.number(value),
+                    }
+                }
+            });
+        }
+    }
 }
 
-fn settings(layer: &Layer) -> Value {
-    let mut tags: Vec<_> = layer.tags.iter().map(|tag| &tag.value).collect();
-    tags.sort();
-    tags.dedup();
-    let budgets = Budget::ALL.iter().map(|&budget| {
-        let value = layer.budgets.get(budget).map(duration::show);
-        json!([budget.token(), value])
+fn put_stack(text: &mut Canonical, stack: &Stack<'_>) {
+    text.key("kernel", stack.first(|layer| layer.kernel.as_ref()), |text, at| {
+        text.text(&at.value);
     });
-    let pairs = |map: &std::collections::BTreeMap<String, crate::document::At<String>>| {
-        map.iter().map(|(name, at)| json!([name, at.value])).collect::<Vec<_>>()
-    };
-    let platforms = layer.platforms.as_ref().map(|at| {
-        let mut names: Vec<_> = at.value.iter().map(|name| name.value.as_str()).collect();
-        names.sort_unstable();
-        names
+    for (name, at) in stack.entries(|layer| &layer.params) {
+        text.texts(["param", name, &at.value].into_iter());
+    }
+    text.key("ranks", stack.first(|layer| layer.ranks.as_ref()), |text, at| {
+        text.number(at.value);
     });
-    // A list of pairs, not a JSON object: its order is ours and can't depend on a feature of the library.
-    let tolerances: Vec<_> = layer
-        .tolerances
-        .iter()
-        .map(|(name, at)| json!([name, at.value.to_string()]))
-        .collect();
-    json!([
-        ["kernel", layer.kernel.as_ref().map(|at| &at.value)],
-        ["params", pairs(&layer.params)],
-        ["ranks", layer.ranks.as_ref().map(|at| at.value)],
-        ["devices", layer.devices.as_ref().map(|at| at.value)],
-        ["pin", layer.pin.as_ref().map(|at| &at.value)],
-        ["level", layer.level.as_ref().map(|at| at.value.token())],
-        ["memory", layer.memory.as_ref().map(|at| at.value.get())],
-        ["budgets", budgets.collect::<Vec<_>>()],
-        ["warmup", layer.warmup.as_ref().map(|at| at.value)],
-        ["rounds", layer.rounds.as_ref().map(|at| at.value)],
-        ["tolerances", tolerances],
-        ["tags", tags],
-        ["platforms", platforms],
-        ["skip", layer.skip.as_ref().map(|at| skip(&at.value))],
-        ["expect", layer.expect.as_ref().map(|at| expect(&at.value))],
-        ["retry", layer.retry.as_ref().map(|at| retry(&at.value))],
-        ["env", pairs(&layer.env)],
-        ["runner", layer.runner.as_ref().map(|at| at.value.token())],
-        ["command", layer.command.as_ref().map(|at| command(&at.value))],
-        ["pypto", layer.pypto.as_ref().map(|at| pypto(&at.value))],
-    ])
+    text.key("devices", stack.first(|layer| layer.devices.as_ref()), |text, at| {
+        text.number(at.value);
+    });
+    text.key("pin", stack.first(|layer| layer.pin.as_ref()), |text, at| {
+        for id in &at.value {
+            text.number(id);
+        }
+    });
+    text.key("level", stack.first(|layer| layer.level.as_ref()), |text, at| {
+        text.text(at.value.token());
+    });
+    text.key("memory", stack.first(|layer| layer.memory.as_ref()), |text, at| {
+        text.number(at.value.get());
+    });
+    let budgets = stack.budgets();
+    for &budget in Budget::ALL {
+        text.key(budget.token(), budgets.get(budget), |text, limit| {
+            text.number(limit.as_millis());
+        });
+    }
+    text.key("warmup", stack.warmup(), Canonical::number);
+    text.key("rounds", stack.rounds(), Canonical::number);
+    for (name, at) in stack.entries(|layer| &layer.tolerances) {
+        text.texts(["tolerance", name, &at.value.to_string()].into_iter());
+    }
+    text.text("tags");
+    text.texts(stack.tags().into_iter());
+    text.key(
+        "platforms",
+        stack.first(|layer| layer.platforms.as_ref()),
+        |text, at| {
+            put_sorted(text, at.value.iter().map(|name| name.value.as_str()));
+        },
+    );
+    text.key("skip", stack.first(|layer| layer.skip.as_ref()), |text, at| {
+        put_sorted(text, at.value.on.iter().map(|name| name.value.as_str()));
+        text.text(&at.value.reason);
+    });
+    text.key("expect", stack.first(|layer| layer.expect.as_ref()), |text, at| {
+        let expect = &at.value;
+        text.text(expect.outcome.token());
+        text.key("cause", expect.cause.as_deref(), Canonical::text);
+        text.key("ring", expect.ring, Canonical::number);
+        text.key("issue", expect.issue.as_deref(), Canonical::text);
+        text.key("until", expect.until, Canonical::number);
+    });
+    text.key("retry", stack.first(|layer| layer.retry.as_ref()), |text, at| {
+        put_sorted(text, at.value.on.iter().map(|kind| kind.token()));
+        text.number(at.value.attempts);
+    });
+    for (name, at) in stack.entries(|layer| &layer.env) {
+        text.texts(["env", name, &at.value].into_iter());
+    }
+    text.key("runner", stack.first(|layer| layer.runner.as_ref()), |text, at| {
+        text.text(at.value.token());
+    });
+    text.key("command", stack.first(|layer| layer.command.as_ref()), |text, at| {
+        put_command(text, &at.value);
+    });
+    text.key("pypto", stack.first(|layer| layer.pypto.as_ref()), |text, at| {
+        text.text(&at.value.program);
+        put_templates(text, &at.value.args);
+        text.texts(at.value.markers.iter().map(String::as_str));
+    });
 }
 
-fn ring(layer: &RingLayer) -> Value {
-    let entry = |entry: RingEntry| match entry {
-        RingEntry::Inherit => json!(0),
-        RingEntry::Default => json!("default"),
-        RingEntry::Value(value) => json!(value),
-    };
-    // A scalar and four times the same are one meaning.
-    let setting = |setting: RingSetting| (0..RINGS).map(|ring| entry(setting.entry(ring))).collect::<Vec<_>>();
-    json!(Resource::ALL.map(|resource| json!([resource.token(), layer.get(resource).map(setting)])))
+fn put_sorted<'t>(text: &mut Canonical, words: impl Iterator<Item = &'t str>) {
+    let words: BTreeSet<_> = words.collect();
+    text.texts(words.into_iter());
 }
 
-fn skip(skip: &Skip) -> Value {
-    let mut on: Vec<_> = skip.on.iter().map(|name| name.value.as_str()).collect();
-    on.sort_unstable();
-    json!([on, skip.reason])
+fn put_templates(text: &mut Canonical, templates: &[Template]) {
+    text.number(templates.len());
+    for template in templates {
+        text.number(template);
+    }
 }
 
-fn expect(expect: &Expectation) -> Value {
-    json!([
-        expect.outcome.token(),
-        expect.cause,
-        expect.ring,
-        expect.issue,
-        expect.until.map(|until| until.to_string())
-    ])
-}
-
-fn retry(retry: &Retry) -> Value {
-    let mut on: Vec<_> = retry.on.iter().map(|kind| kind.token()).collect();
-    on.sort_unstable();
-    json!([on, retry.attempts])
-}
-
-fn texts(templates: &[Template]) -> Vec<String> {
-    templates.iter().map(Template::to_string).collect()
-}
-
-fn pypto(spec: &PyptoSpec) -> Value {
-    json!([spec.program, texts(&spec.args), spec.markers])
-}
-
-fn command(spec: &CommandSpec) -> Value {
-    let rings = match &spec.rings {
-        RingChannel::None => json!(["none"]),
-        RingChannel::Env(names) => json!([
-            "env",
-            names
-                .iter()
-                .map(|(r, name)| json!([r.token(), name]))
-                .collect::<Vec<_>>()
-        ]),
-        RingChannel::Argv(resources) => json!(["argv", resources.iter().map(|r| r.token()).collect::<Vec<_>>()]),
-        RingChannel::JsonFile { env } => json!(["file", env]),
-    };
-    let read_back = match &spec.read_back {
-        ReadBack::None => json!(["none"]),
-        ReadBack::Report => json!(["report"]),
-        ReadBack::Log => json!(["log"]),
-        ReadBack::ScopeStats(file) => json!(["scope-stats", file.to_string()]),
-    };
-    let samples = match &spec.samples {
-        SampleSource::None => json!(["none"]),
-        SampleSource::Report => json!(["report"]),
-        SampleSource::Log { pattern, unit, clock } => json!(["log", pattern, unit.token(), clock.token()]),
-    };
-    json!([
-        texts(&spec.argv),
-        spec.cwd,
-        spec.env_pass,
-        spec.rules,
-        rings,
-        read_back,
-        samples
-    ])
+fn put_command(text: &mut Canonical, spec: &CommandSpec) {
+    put_templates(text, &spec.argv);
+    text.key("cwd", spec.cwd.as_deref(), Canonical::text);
+    text.texts(spec.env_pass.iter().map(String::as_str));
+    text.key("rules", spec.rules.as_deref(), Canonical::text);
+    match &spec.rings {
+        RingChannel::None => text.text("none"),
+        RingChannel::Env(names) => {
+            text.text("env");
+            for (resource, name) in names {
+                text.texts([resource.token(), name].into_iter());
+            }
+        }
+        RingChannel::Argv(_) => text.text("argv"),
+        RingChannel::JsonFile { env } => {
+            text.text("file");
+            text.key("env", env.as_deref(), Canonical::text);
+        }
+    }
+    match &spec.read_back {
+        ReadBack::None => text.text("none"),
+        ReadBack::Report => text.text("report"),
+        ReadBack::Log => text.text("log"),
+        ReadBack::ScopeStats(file) => text.texts(["scope-stats", &file.to_string()].into_iter()),
+    }
+    match &spec.samples {
+        SampleSource::None => text.text("none"),
+        SampleSource::Report => text.text("report"),
+        SampleSource::Log { pattern, unit, clock } => {
+            text.texts(["log", pattern, unit.token(), clock.token()].into_iter());
+        }
+    }
 }

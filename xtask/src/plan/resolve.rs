@@ -1,9 +1,12 @@
 //! From declarations and a command line to a plan.
 
+use std::{collections::BTreeMap, sync::Arc};
+
 use super::{Bench, Disposition, Plan, PlannedCase};
 use crate::{
     case_id::CaseId,
     catalogue::{Catalogue, has_runner, matrix_hash, runner},
+    document::At,
     kernels::Kernels,
     platform::{Platform, PlatformName, machine_memory},
     ring::{Resource, RingConfig, RingError, RingLayer, Tier},
@@ -13,9 +16,9 @@ use crate::{
     suite::{
         budget::{BudgetLayer, BudgetOrder},
         file::{Depth, Suite},
-        layer::Layer,
         matrix::Declared,
         runner::{EmbeddedSpec, RunnerKind, RunnerSpec},
+        stack::Stack,
     },
 };
 
@@ -157,14 +160,14 @@ impl Plan {
         let (mut declared, mut cases) = (Vec::new(), Vec::new());
         for suite in &suites {
             for case in &suite.cases {
-                let layer = suite.settings(case, &platform.name, request.depth);
-                if !exists(&layer, platform) {
+                let stack = suite.stack(case, &platform.name, request.depth);
+                if !exists(&stack, platform) {
                     continue;
                 }
                 declared.push(&case.id);
-                let tags = tags(&layer);
+                let tags = stack.tags();
                 if request.selection.takes(&case.id, &tags) {
-                    cases.push(resolver.case(suite, case, layer, tags)?);
+                    cases.push(resolver.case(suite, case, &stack, &tags)?);
                 }
             }
         }
@@ -187,18 +190,17 @@ impl Plan {
 }
 
 /// A case exists on the platforms that it names, else on those where it has something to run.
-fn exists(layer: &Layer, platform: &Platform) -> bool {
-    match &layer.platforms {
+fn exists(stack: &Stack<'_>, platform: &Platform) -> bool {
+    match stack.first(|layer| layer.platforms.as_ref()) {
         Some(platforms) => platforms.value.iter().any(|name| name.value == platform.name),
-        None => has_runner(layer, platform),
+        None => has_runner(stack, platform),
     }
 }
 
-fn tags(layer: &Layer) -> Vec<String> {
-    let mut tags: Vec<_> = layer.tags.iter().map(|tag| tag.value.clone()).collect();
-    tags.sort();
-    tags.dedup();
-    tags
+/// Owned copies of values by name.
+fn owned<V: Clone>(entries: BTreeMap<&str, &At<V>>) -> BTreeMap<String, V> {
+    let entries = entries.into_iter();
+    entries.map(|(name, at)| (name.to_owned(), at.value.clone())).collect()
 }
 
 fn nothing_selected(request: &PlanRequest, declared: &[&CaseId], suites: &[&Suite]) -> PlanError {
@@ -232,17 +234,17 @@ struct Resolver<'a> {
 }
 
 impl Resolver<'_> {
-    fn case(&self, suite: &Suite, case: &Declared, layer: Layer, tags: Vec<String>) -> Result<PlannedCase, PlanError> {
-        let kernel = layer.kernel.as_ref().and_then(|kernel| self.kernels.get(&kernel.value));
-        let ranks = layer
-            .ranks
-            .as_ref()
-            .map(|at| at.value)
-            .or(kernel.map(|kernel| kernel.ranks))
-            .unwrap_or(1);
-        let pin = layer.pin.as_ref().map(|at| at.value.clone()).unwrap_or_default();
-        let devices = self.devices(&case.id, &layer, ranks, &pin)?;
-        let [own, defaults] = suite.rings(case, &self.platform.name);
+    fn case(&self, suite: &Suite, case: &Declared, stack: &Stack<'_>, tags: &[&str]) -> Result<PlannedCase, PlanError> {
+        let kernel = stack.first(|layer| layer.kernel.as_ref());
+        let kernel = kernel.and_then(|kernel| self.kernels.get(&kernel.value));
+        let ranks = stack.first(|layer| layer.ranks.as_ref()).map(|at| at.value);
+        let ranks = ranks.or(kernel.map(|kernel| kernel.ranks)).unwrap_or(1);
+        let pin = stack
+            .first(|layer| layer.pin.as_ref())
+            .map(|at| at.value.clone())
+            .unwrap_or_default();
+        let devices = self.devices(&case.id, stack, ranks, &pin)?;
+        let [own, defaults] = suite.rings(case, Some(&self.platform.name));
         let rings = RingConfig::resolve(&[
             (Tier::CommandLine, self.request.ring),
             own,
@@ -256,7 +258,7 @@ impl Resolver<'_> {
                 case: case.id.clone(),
                 source,
             })?;
-        let memory = layer.memory.as_ref().map(|at| at.value);
+        let memory = stack.first(|layer| layer.memory.as_ref()).map(|at| at.value);
         if let (Some(need), Some(limit)) = (memory, limit)
             && need > limit
         {
@@ -267,54 +269,51 @@ impl Resolver<'_> {
                 platform: self.platform.name.to_string(),
             });
         }
-        let budgets = self
-            .request
-            .budgets
-            .over(layer.budgets)
-            .resolve()
-            .map_err(|source| PlanError::Budgets {
-                case: case.id.clone(),
-                source,
-            })?;
-        let runner = self.runner(&case.id, &layer)?;
-        let skip = layer.skip.as_ref().map(|at| &at.value);
-        let skip = skip.filter(|skip| skip.on.is_empty() || skip.on.iter().any(|on| on.value == self.platform.name));
+        let budgets = self.request.budgets.over(stack.budgets());
+        let budgets = budgets.resolve().map_err(|source| PlanError::Budgets {
+            case: case.id.clone(),
+            source,
+        })?;
+        let level = stack.first(|layer| layer.level.as_ref()).map(|at| at.value);
         Ok(PlannedCase {
             id: case.id.clone(),
-            description: layer.description.as_ref().map(|at| at.value.clone()),
-            disposition: skip.map_or(Disposition::Run, |skip| Disposition::Skip(skip.reason.clone())),
-            runner,
-            params: layer
-                .params
-                .iter()
-                .map(|(name, at)| (name.clone(), at.value.clone()))
-                .collect(),
-            level: layer
-                .level
-                .as_ref()
-                .map(|at| at.value)
-                .or(kernel.and_then(|kernel| kernel.level)),
+            description: stack
+                .first(|layer| layer.description.as_ref())
+                .map(|at| at.value.clone()),
+            disposition: self.disposition(stack),
+            runner: self.runner(&case.id, stack)?,
+            params: owned(stack.entries(|layer| &layer.params)),
+            level: level.or(kernel.and_then(|kernel| kernel.level)),
             ranks,
             devices,
             pin,
             memory,
             rings,
             budgets,
-            bench: self.bench(&layer),
+            bench: self.bench(stack),
             seed: self.request.seed.unwrap_or(0),
-            env: layer.env.into_iter().map(|(name, at)| (name, at.value)).collect(),
-            tags,
-            expect: layer.expect.map(|at| at.value),
-            retry: layer.retry.map(|at| at.value),
+            env: owned(stack.entries(|layer| &layer.env)),
+            tags: tags.iter().map(|&tag| tag.to_owned()).collect(),
+            expect: stack.first(|layer| layer.expect.as_ref()).map(|at| at.value.clone()),
+            retry: stack.first(|layer| layer.retry.as_ref()).map(|at| at.value.clone()),
         })
     }
 
+    fn disposition(&self, stack: &Stack<'_>) -> Disposition {
+        let here = |on: &[At<PlatformName>]| on.is_empty() || on.iter().any(|on| on.value == self.platform.name);
+        match stack.first(|layer| layer.skip.as_ref()) {
+            Some(skip) if here(&skip.value.on) => Disposition::Skip(skip.value.reason.clone()),
+            _ => Disposition::Run,
+        }
+    }
+
     /// Device slots: as declared, else one per rank where the platform has devices.
-    fn devices(&self, id: &CaseId, layer: &Layer, ranks: u32, pin: &[u32]) -> Result<u32, PlanError> {
+    fn devices(&self, id: &CaseId, stack: &Stack<'_>, ranks: u32, pin: &[u32]) -> Result<u32, PlanError> {
         let ids = &self.platform.devices;
         let least = if ids.is_empty() { 0 } else { ranks };
         let pinned = u32::try_from(pin.len()).unwrap_or(u32::MAX);
-        let devices = layer.devices.as_ref().map_or(least.max(pinned), |at| at.value);
+        let declared = stack.first(|layer| layer.devices.as_ref());
+        let devices = declared.map_or(least.max(pinned), |at| at.value);
         let stranger = pin.iter().find(|id| !ids.contains(id));
         if devices as usize > ids.len() || stranger.is_some() {
             return Err(PlanError::Devices {
@@ -327,45 +326,38 @@ impl Resolver<'_> {
         Ok(devices)
     }
 
-    fn bench(&self, layer: &Layer) -> Bench {
+    fn bench(&self, stack: &Stack<'_>) -> Bench {
         let default = match self.request.depth {
             Depth::Full => DEFAULT_BENCH,
             Depth::Quick => QUICK_BENCH,
         };
-        let pick = |asked: Option<u32>, declared: &Option<crate::document::At<u32>>, default| {
-            asked.or(declared.as_ref().map(|at| at.value)).unwrap_or(default)
-        };
         Bench {
-            warmup: pick(self.request.warmup, &layer.warmup, default.warmup),
-            rounds: pick(self.request.rounds, &layer.rounds, default.rounds),
+            warmup: self.request.warmup.or(stack.warmup()).unwrap_or(default.warmup),
+            rounds: self.request.rounds.or(stack.rounds()).unwrap_or(default.rounds),
         }
     }
 
-    fn runner(&self, id: &CaseId, layer: &Layer) -> Result<RunnerSpec, PlanError> {
+    fn runner(&self, id: &CaseId, stack: &Stack<'_>) -> Result<RunnerSpec, PlanError> {
         let checked = "cases without what their runner needs don't exist on the platform";
-        match runner(layer, self.platform) {
+        match runner(stack, self.platform) {
             RunnerKind::Embedded => Ok(RunnerSpec::Embedded(EmbeddedSpec {
-                kernel: layer.kernel.clone().expect(checked).value,
-                tolerances: layer
-                    .tolerances
-                    .iter()
-                    .map(|(name, at)| (name.clone(), at.value))
-                    .collect(),
+                kernel: stack.first(|layer| layer.kernel.as_ref()).expect(checked).value.clone(),
+                tolerances: owned(stack.entries(|layer| &layer.tolerances)),
             })),
-            RunnerKind::Pypto => Ok(RunnerSpec::Pypto(layer.pypto.clone().expect(checked).value)),
+            RunnerKind::Pypto => {
+                let program = stack.first(|layer| layer.pypto.as_ref()).expect(checked);
+                Ok(RunnerSpec::Pypto(Arc::clone(&program.value)))
+            }
             RunnerKind::Command => {
-                let command = layer.command.clone().expect(checked).value;
+                let command = &stack.first(|layer| layer.command.as_ref()).expect(checked).value;
                 let asked = |resource: &Resource| self.request.ring.get(*resource).is_some();
-                match Resource::ALL
-                    .into_iter()
-                    .filter(asked)
-                    .find(|&resource| !command.rings.carries(resource))
-                {
+                let dropped = Resource::ALL.into_iter().filter(asked);
+                match dropped.into_iter().find(|&resource| !command.rings.carries(resource)) {
                     Some(resource) => Err(PlanError::RingChannel {
                         case: id.clone(),
                         resource,
                     }),
-                    None => Ok(RunnerSpec::Command(command)),
+                    None => Ok(RunnerSpec::Command(Arc::clone(command))),
                 }
             }
         }

@@ -1,5 +1,7 @@
 //! The axes of a matrix and single points on them.
 
+use std::sync::Arc;
+
 use toml::de::DeValue;
 
 use super::{layer::Layer, read};
@@ -7,8 +9,7 @@ use crate::{
     case_id::is_word,
     diagnostic::Span,
     document::{At, Node, Sink, Table, read_integer, read_text},
-    platform::PlatformName,
-    ring::{Resource, RingSetting, read_setting},
+    ring::{Resource, read_setting},
 };
 
 /// What an axis varies.
@@ -44,43 +45,8 @@ pub(super) struct AxisValue {
     /// Its text in ids, the same for all ways to write the value.
     pub(super) label: String,
     pub(super) span: Span,
-    set: Set,
-}
-
-#[derive(Clone, Debug)]
-enum Set {
-    Kernel(String),
-    Platform(PlatformName),
-    Ranks(u32),
-    Ring(Resource, RingSetting),
-    Param(String, String),
-}
-
-impl AxisValue {
-    /// Writes the value into the layer of a case.
-    pub(super) fn apply(&self, layer: &mut Layer) {
-        let span = self.span.clone();
-        match &self.set {
-            Set::Kernel(kernel) => layer.kernel = Some(At::new(kernel.clone(), span)),
-            Set::Platform(platform) => {
-                let platform = At::new(platform.clone(), span.clone());
-                layer.platforms = Some(At::new(vec![platform], span));
-            }
-            Set::Ranks(ranks) => layer.ranks = Some(At::new(*ranks, span)),
-            Set::Ring(resource, setting) => {
-                let slot = match resource {
-                    Resource::Heap => &mut layer.ring.heap,
-                    Resource::TaskWindow => &mut layer.ring.task_window,
-                    Resource::DepPool => &mut layer.ring.dep_pool,
-                };
-                *slot = Some(*setting);
-                layer.ring_span = Some(span);
-            }
-            Set::Param(name, value) => {
-                layer.params.insert(name.clone(), At::new(value.clone(), span));
-            }
-        }
-    }
+    /// A layer that says this and nothing else.
+    pub(super) layer: Arc<Layer>,
 }
 
 /// An axis with its values, in declared order.
@@ -88,11 +54,11 @@ impl AxisValue {
 pub(super) struct Axis {
     pub(super) key: AxisKey,
     pub(super) span: Span,
-    pub(super) values: Vec<AxisValue>,
+    pub(super) values: Vec<Arc<AxisValue>>,
 }
 
-/// One value on each of some axes.
-pub(super) type Point = Vec<(AxisKey, AxisValue)>;
+/// One value on each of some axes; the values are shared with the axes.
+pub(super) type Point = Vec<(AxisKey, Arc<AxisValue>)>;
 
 /// The axes in the table `axes`, sorted by label.
 pub(super) fn axes(table: &mut Table<'_>) -> Vec<Axis> {
@@ -102,7 +68,7 @@ pub(super) fn axes(table: &mut Table<'_>) -> Vec<Axis> {
             crate::document::wrong_kind(sink, key.label(), node, "a list of values");
             return;
         };
-        let mut values: Vec<AxisValue> = Vec::new();
+        let mut values: Vec<Arc<AxisValue>> = Vec::new();
         for value in nodes.iter().filter_map(|node| value(sink, &key, node)) {
             match values.iter().find(|v| v.label == value.label) {
                 Some(first) => {
@@ -110,7 +76,7 @@ pub(super) fn axes(table: &mut Table<'_>) -> Vec<Axis> {
                     let problem = sink.problem(value.span, message, "the second");
                     sink.push(problem.and_at(first.span.clone(), "the first"));
                 }
-                None => values.push(value),
+                None => values.push(Arc::new(value)),
             }
         }
         if nodes.is_empty() {
@@ -128,7 +94,7 @@ pub(super) fn point(table: &mut Table<'_>) -> Point {
     let mut point = Point::new();
     shape(table, |sink, key, _, node| {
         if let Some(value) = value(sink, &key, node) {
-            point.push((key, value));
+            point.push((key, Arc::new(value)));
         }
     });
     point.sort_by(|a, b| a.0.label().cmp(b.0.label()));
@@ -166,34 +132,48 @@ fn shape<'a>(table: &mut Table<'a>, mut each: impl FnMut(&'a Sink, AxisKey, Span
 }
 
 fn value(sink: &Sink, key: &AxisKey, node: Node<'_>) -> Option<AxisValue> {
-    let (label, set) = match key {
+    let span = node.span();
+    let mut layer = Layer::default();
+    let label = match key {
         AxisKey::Kernel => {
-            let kernel = read_text(sink, "kernel", node)?.value;
-            (kernel.clone(), Set::Kernel(kernel))
+            let kernel = read_text(sink, "kernel", node)?;
+            let label = kernel.value.clone();
+            layer.kernel = Some(kernel);
+            label
         }
         AxisKey::Platform => {
-            let name = read::platform_name(sink, &read_text(sink, "platform", node)?)?.value;
-            (name.to_string(), Set::Platform(name))
+            let name = read::platform_name(sink, &read_text(sink, "platform", node)?)?;
+            let label = name.value.to_string();
+            layer.platforms = Some(At::new(vec![name], span.clone()));
+            label
         }
         AxisKey::Ranks => {
-            let ranks = read_integer(sink, "ranks", node, 1..=u64::from(u32::MAX))?.value;
-            let ranks = u32::try_from(ranks).expect("the range is that of u32");
-            (ranks.to_string(), Set::Ranks(ranks))
+            let ranks = read_integer(sink, "ranks", node, 1..=u64::from(u32::MAX))?;
+            let ranks = ranks.map(|ranks| u32::try_from(ranks).expect("the range is that of u32"));
+            let label = ranks.value.to_string();
+            layer.ranks = Some(ranks);
+            label
         }
         AxisKey::Ring(resource) => {
             let setting = read_setting(sink, *resource, node)?;
+            match resource {
+                Resource::Heap => layer.ring.heap = Some(setting),
+                Resource::TaskWindow => layer.ring.task_window = Some(setting),
+                Resource::DepPool => layer.ring.dep_pool = Some(setting),
+            }
+            layer.ring_span = Some(span.clone());
             // A comma separates axes in an id.
-            let label = setting.show(*resource).to_string().replace(',', "_");
-            (label, Set::Ring(*resource, setting))
+            setting.show(*resource).to_string().replace(',', "_")
         }
         AxisKey::Param(name) => {
             let value = read::scalar(sink, name, node)?;
-            (value.clone(), Set::Param(name.clone(), value))
+            layer.params.insert(name.clone(), At::new(value.clone(), span.clone()));
+            value
         }
     };
     if !is_word(&label) {
         let message = format!("`{label}` can't stand in a case id");
-        let problem = sink.problem(node.span(), message, "not one word");
+        let problem = sink.problem(span, message, "not one word");
         sink.push(
             problem.help("axis values are letters, digits, `_`, `-`, `.` and `+`, starting with a letter or digit"),
         );
@@ -201,7 +181,7 @@ fn value(sink: &Sink, key: &AxisKey, node: Node<'_>) -> Option<AxisValue> {
     }
     Some(AxisValue {
         label,
-        span: node.span(),
-        set,
+        span,
+        layer: Arc::new(layer),
     })
 }

@@ -3,9 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    layer::{Layer, Settings},
+    layer::Settings,
     matrix::{self, Declared},
     read,
+    stack::{CaseTier, Stack},
 };
 use crate::{
     case_id::CaseId,
@@ -62,25 +63,27 @@ impl Suite {
         (suite, sink.into_problems())
     }
 
-    /// The settings of `case` on `platform`, without its rings: those keep their tiers in [`Suite::rings`].
-    pub fn settings(&self, case: &Declared, platform: &PlatformName, depth: Depth) -> Layer {
-        let full = case.case.at(platform).over(self.defaults.at(platform));
+    /// The layers that decide `case` on `platform`.
+    pub fn stack<'a>(&'a self, case: &'a Declared, platform: &PlatformName, depth: Depth) -> Stack<'a> {
         match depth {
-            Depth::Full => full,
-            // How often a full run dispatches says nothing of a quick one.
-            Depth::Quick => case.case.quick.clone().over(self.defaults.quick.clone()).over(Layer {
-                warmup: None,
-                rounds: None,
-                ..full
-            }),
+            Depth::Full => Stack::full(&case.tier, &self.defaults, Some(platform)),
+            Depth::Quick => Stack::quick(&case.tier, &self.defaults, Some(platform)),
         }
     }
 
-    /// The ring layers of `case` on `platform`, strongest first.
-    pub fn rings(&self, case: &Declared, platform: &PlatformName) -> [(Tier, RingLayer); 2] {
+    /// The layers that decide `case` where nothing is said of the platform.
+    pub fn stack_anywhere<'a>(&'a self, case: &'a Declared, depth: Depth) -> Stack<'a> {
+        match depth {
+            Depth::Full => Stack::full(&case.tier, &self.defaults, None),
+            Depth::Quick => Stack::quick(&case.tier, &self.defaults, None),
+        }
+    }
+
+    /// The ring layers of `case` on `platform` (or where nothing is said of it), strongest first.
+    pub fn rings(&self, case: &Declared, platform: Option<&PlatformName>) -> [(Tier, RingLayer); 2] {
         [
-            (Tier::Case, case.case.at(platform).ring),
-            (Tier::Suite, self.defaults.at(platform).ring),
+            (Tier::Case, Stack::case_tier(&case.tier, platform).ring()),
+            (Tier::Suite, Stack::suite_tier(&self.defaults, platform).ring()),
         ]
     }
 }
@@ -163,8 +166,13 @@ fn read_case(suite: &str, table: &mut Table<'_>) -> Option<Declared> {
     let id = id
         .map_err(|error| table.sink.report(name.span.clone(), error.to_string(), "here"))
         .ok()?;
+    let tier = CaseTier {
+        own: Arc::new(case),
+        point: Vec::new(),
+        overrides: Vec::new(),
+    };
     let span = name.span;
-    Some(Declared { id, case, span })
+    Some(Declared { id, tier, span })
 }
 
 fn report_duplicates(sink: &Sink, cases: &mut Vec<Declared>) {

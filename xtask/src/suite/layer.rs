@@ -1,6 +1,6 @@
 //! What one layer of a suite (its defaults, a case, a platform override…) says of a case.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     budget::BudgetLayer,
@@ -57,9 +57,9 @@ pub struct Layer {
     /// The runner, where the platform's isn't wanted.
     pub runner: Option<At<RunnerKind>>,
     /// The program of the command runner.
-    pub command: Option<At<CommandSpec>>,
+    pub command: Option<At<Arc<CommandSpec>>>,
     /// The program of the pypto runner.
-    pub pypto: Option<At<PyptoSpec>>,
+    pub pypto: Option<At<Arc<PyptoSpec>>>,
 }
 
 /// A declared skip.
@@ -69,46 +69,6 @@ pub struct Skip {
     pub on: Vec<At<PlatformName>>,
     /// The reason, as recorded.
     pub reason: String,
-}
-
-impl Layer {
-    /// `self`, with `weaker` where it is silent. Maps, budgets and rings merge entry by entry, tags
-    /// add up; `skip`, `expect`, `retry`, `command` and `pypto` are taken whole.
-    #[must_use]
-    pub fn over(self, weaker: Self) -> Self {
-        fn map<V>(strong: BTreeMap<String, V>, mut weak: BTreeMap<String, V>) -> BTreeMap<String, V> {
-            weak.extend(strong);
-            weak
-        }
-        let mut tags = weaker.tags;
-        tags.extend(self.tags);
-        Self {
-            description: self.description.or(weaker.description),
-            kernel: self.kernel.or(weaker.kernel),
-            params: map(self.params, weaker.params),
-            ring: self.ring.over(weaker.ring),
-            ring_span: self.ring_span.or(weaker.ring_span),
-            ranks: self.ranks.or(weaker.ranks),
-            devices: self.devices.or(weaker.devices),
-            pin: self.pin.or(weaker.pin),
-            level: self.level.or(weaker.level),
-            memory: self.memory.or(weaker.memory),
-            budgets: self.budgets.over(weaker.budgets),
-            budgets_span: self.budgets_span.or(weaker.budgets_span),
-            warmup: self.warmup.or(weaker.warmup),
-            rounds: self.rounds.or(weaker.rounds),
-            tolerances: map(self.tolerances, weaker.tolerances),
-            tags,
-            platforms: self.platforms.or(weaker.platforms),
-            skip: self.skip.or(weaker.skip),
-            expect: self.expect.or(weaker.expect),
-            retry: self.retry.or(weaker.retry),
-            env: map(self.env, weaker.env),
-            runner: self.runner.or(weaker.runner),
-            command: self.command.or(weaker.command),
-            pypto: self.pypto.or(weaker.pypto),
-        }
-    }
 }
 
 /// A layer with what it says of single platforms and of quick runs.
@@ -123,26 +83,9 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What holds on `platform`, without the layer of quick runs.
-    pub fn at(&self, platform: &PlatformName) -> Layer {
-        match self.on.get(platform) {
-            Some(on) => on.value.clone().over(self.base.clone()),
-            None => self.base.clone(),
-        }
-    }
-
-    /// `self`, with `weaker` where it is silent, place by place.
-    #[must_use]
-    pub fn over(self, weaker: Self) -> Self {
-        let mut on = weaker.on;
-        for (platform, layer) in self.on {
-            let weak = on.remove(&platform).map(|at| at.value).unwrap_or_default();
-            on.insert(platform, layer.map(|strong| strong.over(weak)));
-        }
-        Self {
-            base: self.base.over(weaker.base),
-            on,
-            quick: self.quick.over(weaker.quick),
-        }
+    /// All its layers, in no order.
+    pub fn layers(&self) -> impl Iterator<Item = &Layer> {
+        let on = self.on.values().map(|layer| &layer.value);
+        on.chain([&self.base, &self.quick])
     }
 }

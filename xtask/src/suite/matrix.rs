@@ -1,11 +1,12 @@
 //! Expansion of a matrix: the product of its axes, less what is excluded, plus what is included.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    axis::{self, Axis, AxisKey, AxisValue, Point},
+    axis::{self, Axis, AxisKey, Point},
     layer::Settings,
     read,
+    stack::CaseTier,
 };
 use crate::{
     case_id::CaseId,
@@ -19,7 +20,7 @@ pub struct Declared {
     /// The id.
     pub id: CaseId,
     /// The tier of the case.
-    pub case: Settings,
+    pub tier: CaseTier,
     /// The line that declares it.
     pub span: Span,
 }
@@ -54,16 +55,18 @@ pub(super) fn read(suite: &str, table: &mut Table<'_>) -> Vec<Declared> {
     let Some(name) = name else {
         return Vec::new();
     };
+    let own = Arc::new(settings);
     let mut used = vec![false; overrides.len()];
     let cases = points.into_iter().filter_map(|point| {
-        let mut case = settings.clone();
-        for (_, value) in &point {
-            value.apply(&mut case.base);
-        }
+        let mut tier = CaseTier {
+            own: Arc::clone(&own),
+            point: point.iter().map(|(_, value)| Arc::clone(&value.layer)).collect(),
+            overrides: Vec::new(),
+        };
         for (i, (at, settings)) in overrides.iter().enumerate() {
             if matches(&at.value, &point) {
                 used[i] = true;
-                case = settings.clone().over(case);
+                tier.overrides.push(Arc::clone(settings));
             }
         }
         let axes: Vec<_> = point
@@ -76,7 +79,7 @@ pub(super) fn read(suite: &str, table: &mut Table<'_>) -> Vec<Declared> {
             .ok()?;
         Some(Declared {
             id,
-            case,
+            tier,
             span: line.clone(),
         })
     });
@@ -137,7 +140,7 @@ fn matches(pattern: &Point, point: &Point) -> bool {
 }
 
 /// Reports axes of `point` that the matrix doesn't have.
-fn check_axes(table: &Table<'_>, axes: &[Axis], point: &[(AxisKey, AxisValue)]) {
+fn check_axes(table: &Table<'_>, axes: &[Axis], point: &Point) {
     for (key, value) in point {
         if !axes.iter().any(|axis| axis.key == *key) {
             let message = format!("the matrix has no axis `{}`", key.label());
@@ -193,7 +196,7 @@ fn include(table: &mut Table<'_>, axes: &[Axis], points: &mut Vec<Point>) {
     }
 }
 
-fn overrides(table: &mut Table<'_>, axes: &[Axis]) -> Vec<(At<Point>, Settings)> {
+fn overrides(table: &mut Table<'_>, axes: &[Axis]) -> Vec<(At<Point>, Arc<Settings>)> {
     let mut overrides = Vec::new();
     for mut inner in table.tables("override", "matrix override") {
         let span = first_line(inner.sink.source(), &inner.span);
@@ -202,7 +205,7 @@ fn overrides(table: &mut Table<'_>, axes: &[Axis]) -> Vec<(At<Point>, Settings)>
             let point = axis::point(&mut pattern);
             check_axes(&pattern, axes, &point);
             pattern.finish();
-            overrides.push((At::new(point, span), settings));
+            overrides.push((At::new(point, span), Arc::new(settings)));
         } else {
             inner.require("where", "where = { ring.heap = \"1GiB\" }");
         }

@@ -12,4 +12,5 @@ pub mod matrix;
 pub(crate) mod read;
 pub(crate) mod read_runner;
 pub mod runner;
+pub mod stack;
 pub mod template;

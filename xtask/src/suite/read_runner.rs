@@ -1,6 +1,6 @@
 //! Reads what the `command` and `pypto` runners need from TOML.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use regex::Regex;
 
@@ -35,7 +35,7 @@ pub(crate) fn templates(table: &mut Table<'_>, key: &'static str) -> Vec<Templat
     texts.iter().filter_map(|text| template(table.sink, text)).collect()
 }
 
-pub(super) fn pypto(table: &mut Table<'_>) -> Option<At<PyptoSpec>> {
+pub(super) fn pypto(table: &mut Table<'_>) -> Option<At<Arc<PyptoSpec>>> {
     let mut inner = table.table("pypto", "pypto program")?;
     let program = inner.text("program");
     if program.is_none() {
@@ -50,10 +50,10 @@ pub(super) fn pypto(table: &mut Table<'_>) -> Option<At<PyptoSpec>> {
         args,
         markers: markers.into_iter().map(|at| at.value).collect(),
     };
-    Some(At::new(spec, span))
+    Some(At::new(Arc::new(spec), span))
 }
 
-pub(super) fn command(table: &mut Table<'_>) -> Option<At<CommandSpec>> {
+pub(super) fn command(table: &mut Table<'_>) -> Option<At<Arc<CommandSpec>>> {
     let mut inner = table.table("command", "command")?;
     let argv = templates(&mut inner, "argv");
     if !inner.has("argv") || inner.list("argv").is_some_and(|list| list.is_empty()) {
@@ -76,7 +76,7 @@ pub(super) fn command(table: &mut Table<'_>) -> Option<At<CommandSpec>> {
         read_back: read_back.unwrap_or(ReadBack::None),
         samples: samples.unwrap_or(SampleSource::None),
     };
-    Some(At::new(spec, span))
+    Some(At::new(Arc::new(spec), span))
 }
 
 #[derive(Clone, Copy)]

@@ -1,6 +1,6 @@
 //! How a case is started: the declarations of the three runners.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use super::template::{Parameter, Template};
 use crate::ring::Resource;
@@ -42,9 +42,9 @@ pub enum RunnerSpec {
     /// The `kernel` binary.
     Embedded(EmbeddedSpec),
     /// A pypto-lib program.
-    Pypto(PyptoSpec),
+    Pypto(Arc<PyptoSpec>),
     /// Any program.
-    Command(CommandSpec),
+    Command(Arc<CommandSpec>),
 }
 
 impl RunnerSpec {
