@@ -270,7 +270,7 @@ impl<'a> Dispatcher<'a, '_> {
     {
         let case = &self.work.plan.cases[job.case];
         let control = Control::new()?;
-        let paths = self.directory.attempt(&case.id, job.repeat, job.attempt)?;
+        let paths = self.directory.attempt(&case.id, job.repeat, job.attempt);
         let attempt = Attempt {
             work: self.work,
             case,

@@ -84,6 +84,8 @@ impl Supervisor {
                 maximum: hard,
             },
         )?;
+        // The count from here on.
+        proc_fs::out_of_memory_kill_since();
         let token = format!("{}-{:x}", std::process::id(), jiff::Timestamp::now().as_nanosecond());
         let guard = guard::Guard::start(harness, &token)?;
         Ok(Self {

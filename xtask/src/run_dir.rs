@@ -124,18 +124,15 @@ impl RunDir {
         &self.provenance
     }
 
-    /// Files of one attempt; the report and the scratch directory exist on return.
-    pub fn attempt(&self, case: &CaseId, repeat: u32, attempt: u32) -> io::Result<AttemptPaths> {
+    /// Files of one attempt; none of them exists yet.
+    pub fn attempt(&self, case: &CaseId, repeat: u32, attempt: u32) -> AttemptPaths {
         let stem = attempt_stem(case, repeat, attempt);
         let logs = self.path.join("logs");
-        let paths = AttemptPaths {
+        AttemptPaths {
             log: logs.join(format!("{stem}.log")),
             report: logs.join(format!("{stem}.report.jsonl")),
             scratch: self.path.join("scratch").join(&stem),
-        };
-        File::create(&paths.report)?;
-        fs::create_dir_all(&paths.scratch)?;
-        Ok(paths)
+        }
     }
 
     /// Path of `file` as records give it: relative to the run's directory.

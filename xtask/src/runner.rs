@@ -39,9 +39,10 @@ pub struct Assignment<'a> {
 pub struct AttemptPaths {
     /// Raw output.
     pub log: PathBuf,
-    /// The report; created empty before the child starts.
+    /// The report; created empty before the child starts if its [`ChildSpec::report`] is set.
     pub report: PathBuf,
-    /// A directory for whatever else the child needs or writes; created before it starts, removed afterwards.
+    /// A directory for whatever else the child needs or writes: a runner that uses it creates it, and
+    /// it is removed afterwards.
     pub scratch: PathBuf,
 }
 
@@ -82,22 +83,12 @@ pub type Runners = BTreeMap<RunnerKind, Box<dyn Runner>>;
 
 /// Why a plan has a case that nobody can start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RunnersError {
-    /// Cases of the `kernel` binary, and no binary.
-    #[error("`{0}` needs the `kernel` binary")]
-    NoBinary(String),
-    /// Cases of a runner that this harness doesn't have.
-    #[error("`{case}` needs the runner `{kind}`, which this harness doesn't have")]
-    NoRunner {
-        /// The first such case.
-        case: String,
-        /// Its runner.
-        kind: RunnerKind,
-    },
-}
+#[error("`{0}` needs the `kernel` binary")]
+pub struct NoBinary(String);
 
-/// A runner for every kind of case that `plan` starts; `kernel` is the built binary, where there is one.
-pub fn of_plan(plan: &Plan, kernel: Option<&Path>) -> Result<Runners, RunnersError> {
+/// A runner for every kind of case that `plan` starts; `cases` is the directory of the suites, `kernel`
+/// the built binary, where there is one.
+pub fn of_plan(plan: &Plan, cases: &Path, kernel: Option<&Path>) -> Result<Runners, NoBinary> {
     let mut runners = Runners::new();
     for case in plan.runnable() {
         let kind = case.runner.kind();
@@ -106,15 +97,11 @@ pub fn of_plan(plan: &Plan, kernel: Option<&Path>) -> Result<Runners, RunnersErr
         }
         let runner: Box<dyn Runner> = match kind {
             RunnerKind::Embedded => {
-                let binary = kernel.ok_or_else(|| RunnersError::NoBinary(case.id.to_string()))?;
+                let binary = kernel.ok_or_else(|| NoBinary(case.id.to_string()))?;
                 Box::new(embedded::Embedded::new(binary))
             }
-            RunnerKind::Pypto | RunnerKind::Command => {
-                return Err(RunnersError::NoRunner {
-                    case: case.id.to_string(),
-                    kind,
-                });
-            }
+            RunnerKind::Pypto => Box::new(pypto::Pypto::new(cases)),
+            RunnerKind::Command => Box::new(command::Command::new(cases)),
         };
         runners.insert(kind, runner);
     }

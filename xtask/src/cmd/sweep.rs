@@ -58,11 +58,8 @@ pub fn run(args: Args, context: &mut Context<'_>) -> anyhow::Result<Exit> {
             format!("no kernel can be run: {reason}"),
         ));
     }
-    let runners = runner::of_plan(
-        &plan,
-        declared.binary.as_ref().map(crate::kernel_binary::KernelBinary::path),
-    )
-    .map_err(|error| Failure::usage(error.to_string()))?;
+    let binary = declared.binary.as_ref().map(crate::kernel_binary::KernelBinary::path);
+    let runners = runner::of_plan(&plan, &context.cases, binary).map_err(|error| Failure::usage(error.to_string()))?;
 
     let (mut directory, done) = if let Some((directory, before)) = resumed {
         refuse_another_matrix(&plan, &before)?;

@@ -7,7 +7,7 @@ use jiff::civil::Date;
 
 use super::Work;
 use super::queue::Job;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, SetupCause};
 use crate::plan::PlannedCase;
 use crate::process::{Control, Ended, Phase};
 use crate::protocol::Report;
@@ -15,7 +15,7 @@ use crate::record::{
     AskedRings, AskedValue, CaseRecord, Evidence, Latency, Nanos, PhaseTimes, ResourceSizes, RingRecord, Subject,
 };
 use crate::ring::RingConfig;
-use crate::runner::{Assignment, AttemptPaths, Observation};
+use crate::runner::{Assignment, AttemptPaths, LaunchError, Observation};
 use crate::size::Bytes;
 use crate::suite::runner::RunnerSpec;
 use crate::verdict::{self, Verdict};
@@ -66,6 +66,16 @@ impl Attempt<'_, '_> {
             Ok(child) => child,
             Err(error) => return self.record(verdict::not_launched(&error), &Observation::default(), None),
         };
+        if let Some(report) = &child.report
+            && let Err(error) = std::fs::File::create(report)
+        {
+            let message = format!("failed to create the report `{}`: {error}", report.display());
+            let error = LaunchError {
+                cause: SetupCause::Environment,
+                message,
+            };
+            return self.record(verdict::not_launched(&error), &Observation::default(), None);
+        }
         let ended = match self.work.supervisor.run(&child, &self.control) {
             Ok(ended) => ended,
             Err(error) => return self.record(verdict::not_started(&error), &Observation::default(), None),

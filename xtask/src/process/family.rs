@@ -144,8 +144,15 @@ const CLEAR_LIMIT: Duration = Duration::from_secs(10);
 /// Until `patience` is over, processes that are about to end by themselves (the other half of a
 /// pipeline) are waited for instead, and are then no survivors.
 pub(super) fn clear(kin: &Kin, patience: Instant) -> Vec<Survivor> {
-    while Instant::now() < patience && strangers().iter().any(|p| !p.is_zombie() && claim(kin, p).is_some()) {
+    let mut seen = strangers();
+    while Instant::now() < patience && seen.iter().any(|p| !p.is_zombie() && claim(kin, p).is_some()) {
         thread::sleep(Duration::from_millis(2));
+        seen = strangers();
+    }
+    if seen.is_empty() {
+        // The usual end of a case. Nobody was listed; the kill is for whom a listing may miss while it changes.
+        signal_group(kin.leader, Signal::KILL);
+        return Vec::new();
     }
     let limit = Instant::now() + CLEAR_LIMIT;
     let mut survivors: BTreeMap<(i32, u64), Survivor> = BTreeMap::new();

@@ -1,27 +1,29 @@
 //! The guard: one small process a sweep, which ends all kernel processes when the harness dies without a word.
 //!
 //! `kill -9` of the harness leaves no code of it to clean up. The guard (this program started as
-//! `xtask __guard`) blocks reading a pipe whose only writer is the harness. The harness writes a
-//! line when a case starts (`+pid`) and before it is reaped (`-pid`), and `done` at the end. When
-//! the pipe ends without `done`, the guard kills the groups of the cases that were running, then
-//! every process whose environment carries the sweep's tag, until none is found.
+//! `xtask __guard`) blocks reading a pipe whose only writer is the harness; the harness writes
+//! `done` there at the end. When the pipe ends without it, the guard kills the groups of the cases
+//! that were running, then every process whose environment carries the sweep's tag, until none is
+//! found. Which cases were running stands in a file, the ledger: a line when a case has started
+//! (`+pid`) and one before it is reaped (`-pid`). Telling it through the pipe would wake the guard
+//! twice a case, which on a busy machine costs as much as the case.
 //!
 //! Against a parent-death signal per child alone: that one reaches the direct child only and is
 //! lost on exec of a privileged program; the guard reaches grandchildren in other sessions as well.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::io::{self, BufRead, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use tempfile::NamedTempFile;
 
 use super::{family, proc_fs, spawn};
 
@@ -32,15 +34,18 @@ pub const WORD: &str = "__guard";
 #[derive(Debug)]
 pub(super) struct Guard {
     child: Child,
-    pipe: Mutex<Option<ChildStdin>>,
+    pipe: Option<ChildStdin>,
+    ledger: NamedTempFile,
 }
 
 impl Guard {
     /// Starts a guard for the processes whose tag begins with `token`.
     pub(super) fn start(harness: &Path, token: &str) -> io::Result<Self> {
+        let ledger = NamedTempFile::with_prefix("ringsweep-ledger-")?;
         let mut child = family::adopt_known(|| {
             let child = spawn::command(harness)
                 .args([WORD, token])
+                .arg(ledger.path())
                 .env_clear()
                 // It must not keep a directory busy that somebody wants to remove or unmount.
                 .current_dir("/")
@@ -52,43 +57,41 @@ impl Guard {
             let pid = Pid::from_child(&child);
             Ok::<_, io::Error>((child, pid))
         })?;
-        let pipe = Mutex::new(child.stdin.take());
-        Ok(Self { child, pipe })
+        let pipe = child.stdin.take();
+        Ok(Self { child, pipe, ledger })
     }
 
     pub(super) fn case_started(&self, pid: Pid) {
-        self.tell(&format!("+{}\n", pid.as_raw_nonzero()));
+        self.note(&format!("+{}\n", pid.as_raw_nonzero()));
     }
 
     pub(super) fn case_ended(&self, pid: Pid) {
-        self.tell(&format!("-{}\n", pid.as_raw_nonzero()));
+        self.note(&format!("-{}\n", pid.as_raw_nonzero()));
     }
 
-    fn tell(&self, line: &str) {
-        let mut pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pipe) = pipe.as_mut() {
-            // A guard that somebody killed is missed only if the harness is killed too; the sweep goes on.
-            let _ = pipe.write_all(line.as_bytes());
-        }
+    fn note(&self, line: &str) {
+        // A line that can't be written is missed only if the harness is killed too, and the tag still finds the case.
+        let _ = (&mut self.ledger.as_file()).write_all(line.as_bytes());
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.tell("done\n");
-        drop(self.pipe.lock().unwrap_or_else(PoisonError::into_inner).take());
+        if let Some(mut pipe) = self.pipe.take() {
+            let _ = pipe.write_all(b"done\n");
+        }
         family::forget(Pid::from_child(&self.child));
         let _ = self.child.wait();
     }
 }
 
-/// Is the guard; `arguments` (behind [`WORD`]) are the token.
+/// Is the guard; `arguments` (behind [`WORD`]) are the token and the ledger.
 pub fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let Some(token) = arguments
+    let token = arguments
         .next()
         .and_then(|token| token.into_string().ok())
-        .filter(|token| token.len() >= 8)
-    else {
+        .filter(|token| token.len() >= 8);
+    let (Some(token), Some(ledger)) = (token, arguments.next()) else {
         return ExitCode::from(2);
     };
     // What ends the harness politely must not end the guard before it.
@@ -100,12 +103,20 @@ pub fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
         // Without a handler the guard is only less robust.
         let _ = signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)));
     }
-    let mut running: BTreeSet<i32> = BTreeSet::new();
-    for line in io::stdin().lock().lines() {
-        let Ok(line) = line else { break };
-        if line == "done" {
-            return ExitCode::SUCCESS;
-        }
+    let mut last_words = String::new();
+    // A pipe that can't be read has nobody at its other end.
+    let _ = io::stdin().lock().read_to_string(&mut last_words);
+    if !last_words.ends_with("done\n") {
+        end_all(&running(&std::fs::read_to_string(&ledger).unwrap_or_default()), &token);
+        let _ = std::fs::remove_file(ledger);
+    }
+    ExitCode::SUCCESS
+}
+
+/// The cases that had started and not ended.
+fn running(ledger: &str) -> BTreeSet<i32> {
+    let mut running = BTreeSet::new();
+    for line in ledger.lines() {
         match (
             line.strip_prefix('+').map(str::parse),
             line.strip_prefix('-').map(str::parse),
@@ -115,8 +126,7 @@ pub fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
             _ => false,
         };
     }
-    end_all(&running, &token);
-    ExitCode::SUCCESS
+    running
 }
 
 /// Kills until three looks in a row found nobody, or ten seconds have passed.

@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 use rustix::process::Pid;
 
@@ -134,10 +135,21 @@ pub(super) fn all_pids() -> Vec<i32> {
 }
 
 /// How many processes the kernel has killed for lack of memory since boot.
-pub(super) fn out_of_memory_kills() -> Option<u64> {
+fn out_of_memory_kills() -> Option<u64> {
     let text = fs::read_to_string("/proc/vmstat").ok()?;
     text.lines()
         .find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
+}
+
+/// Whether the kernel has killed a process for lack of memory since this was asked last.
+///
+/// The count is the whole machine's and reading it takes a tenth of a millisecond, so it is asked
+/// only about a process that somebody else has killed.
+pub(super) fn out_of_memory_kill_since() -> bool {
+    static SEEN: Mutex<Option<u64>> = Mutex::new(None);
+    let now = out_of_memory_kills();
+    let before = std::mem::replace(&mut *SEEN.lock().unwrap_or_else(PoisonError::into_inner), now);
+    before.is_some() && now > before
 }
 
 /// `pid` as the type that system calls take; `None` for what can't be a process.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl, fstat};
-use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, pidfd_open, prlimit};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::environment::Environment;
 use super::family::{self, Kin};
@@ -97,13 +97,15 @@ pub(super) fn spawn(spec: &ChildSpec, tag: &str, harness: &Path) -> Result<Start
     let _ = rustix::pipe::fcntl_setpipe_size(&output, 1 << 20);
     let pipe = fstat(&output).map_err(|errno| start_error(errno.into()))?.st_ino;
 
-    let mut command = match spec.placement {
-        Placement::Group => {
+    let mut command = match (spec.placement, spec.memory_limit_bytes) {
+        (Placement::Group, None) => {
             let mut command = command(&program);
             command.process_group(0);
             command
         }
-        Placement::Session => {
+        // A limit that is set from outside (prlimit on the pid) comes too late on a busy machine: the
+        // program may have allocated by then. The launcher takes it before the program begins.
+        (Placement::Session, _) | (Placement::Group, Some(_)) => {
             let mut command = command(harness);
             command.args(launcher::arguments(&program, spec.memory_limit_bytes));
             command
@@ -133,7 +135,7 @@ pub(super) fn spawn(spec: &ChildSpec, tag: &str, harness: &Path) -> Result<Start
         tag_entry: format!("{TAG_NAME}={tag}").into_bytes(),
         pipe,
     };
-    let mut started = match pidfd_open(leader, PidfdFlags::empty()) {
+    let started = match pidfd_open(leader, PidfdFlags::empty()) {
         Ok(pidfd) => Started {
             child,
             pidfd,
@@ -151,25 +153,6 @@ pub(super) fn spawn(spec: &ChildSpec, tag: &str, harness: &Path) -> Result<Start
             });
         }
     };
-    if let (Placement::Group, Some(bytes)) = (spec.placement, spec.memory_limit_bytes) {
-        // Set from outside: our own programs have allocated nothing yet, and a limit that is set
-        // between fork and exec would need unsafe code here. An ended child needs no limit.
-        let limit = Rlimit {
-            current: Some(bytes),
-            maximum: Some(bytes),
-        };
-        if let Err(errno) = prlimit(Some(leader), Resource::As, limit)
-            && errno != rustix::io::Errno::SRCH
-        {
-            family::signal_group(leader, rustix::process::Signal::KILL);
-            family::forget(leader);
-            let _ = started.child.wait();
-            return Err(SpawnError::Watch {
-                program,
-                source: errno.into(),
-            });
-        }
-    }
     Ok(started)
 }
 

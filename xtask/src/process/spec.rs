@@ -31,7 +31,8 @@ pub struct ChildSpec {
     pub environment: Environment,
     /// Towards the terminal.
     pub placement: Placement,
-    /// Limit of its address space in bytes; allocations beyond it fail.
+    /// Limit of its address space in bytes; allocations beyond it fail. A child with a limit is started
+    /// through the launcher, whatever its placement.
     pub memory_limit_bytes: Option<u64>,
     /// Time limits.
     pub limits: TimeLimits,

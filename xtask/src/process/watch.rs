@@ -67,7 +67,6 @@ pub(super) fn watch(
             return Err(error);
         }
     };
-    let oom_kills_before = proc_fs::out_of_memory_kills();
     let watch = Watch {
         spec,
         control,
@@ -85,7 +84,7 @@ pub(super) fn watch(
         stop: None,
         tree: Vec::new(),
     };
-    watch.finish(oom_kills_before)
+    watch.finish()
 }
 
 fn end_unwatched(mut started: Started) {
@@ -128,7 +127,7 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    fn finish(mut self, oom_kills_before: Option<u64>) -> Result<Ended, SpawnError> {
+    fn finish(mut self) -> Result<Ended, SpawnError> {
         let exit = self.until_exit();
         let end = Instant::now();
         self.look_at_report(end);
@@ -149,8 +148,8 @@ impl Watch<'_> {
             None => self.reap()?,
         };
 
-        let killed_by_kernel = exit == ExitState::Signal(SignalName::from_number(9)) && self.ending != Ending::Killed;
-        let out_of_memory_kill = killed_by_kernel && proc_fs::out_of_memory_kills() > oom_kills_before;
+        let killed_by_other = exit == ExitState::Signal(SignalName::from_number(9)) && self.ending != Ending::Killed;
+        let out_of_memory_kill = killed_by_other && proc_fs::out_of_memory_kill_since();
         let phases = self.phase_lengths(end);
         let log_error = |source| SpawnError::Log {
             path: self.spec.log.clone(),

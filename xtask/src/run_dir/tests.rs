@@ -128,9 +128,8 @@ fn attempts_have_files_of_their_own_whatever_the_id() {
     let mut seen = std::collections::BTreeSet::new();
     for case in [&long, &short] {
         for (repeat, attempt) in [(0, 1), (0, 2), (1, 1), (11, 1)] {
-            let paths = run.attempt(case, repeat, attempt).unwrap();
+            let paths = run.attempt(case, repeat, attempt);
             File::create(&paths.log).unwrap();
-            assert!(paths.report.is_file() && paths.scratch.is_dir());
             assert!(seen.insert(run.relative(&paths.log)));
         }
     }

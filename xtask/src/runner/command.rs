@@ -67,7 +67,8 @@ impl Runner for Command {
         child.environment = environment(spec, assignment);
         if let RingChannel::JsonFile { .. } = spec.rings {
             let path = assignment.paths.scratch.join(RING_FILE);
-            let write = std::fs::write(&path, ring_json(&case.rings.numbers()));
+            let made = std::fs::create_dir_all(&assignment.paths.scratch);
+            let write = made.and_then(|()| std::fs::write(&path, ring_json(&case.rings.numbers())));
             write.map_err(|error| {
                 refuse(
                     SetupCause::Environment,

@@ -223,7 +223,8 @@ fn entry_config(
 }
 
 fn write(path: &Path, text: &str) -> Result<(), LaunchError> {
-    std::fs::write(path, text).map_err(|error| {
+    let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+    made.and_then(|()| std::fs::write(path, text)).map_err(|error| {
         refuse(
             SetupCause::Environment,
             format!("failed to write `{}`: {error}", path.display()),

@@ -11,6 +11,8 @@ mod compare;
 #[cfg(test)]
 mod comparison_laws;
 #[cfg(test)]
+mod dispatching;
+#[cfg(test)]
 mod foreign;
 #[cfg(test)]
 mod gate;

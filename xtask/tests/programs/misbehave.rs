@@ -149,6 +149,13 @@ fn act(mode: &str, argument: &str) -> io::Result<u8> {
             out.flush()?;
             live();
         }
+        // Fails until a file counts `limit` earlier tries.
+        "fail-first" => {
+            let mut file = std::fs::OpenOptions::new().create(true).append(true).open("tries")?;
+            file.write_all(b".")?;
+            return Ok(u8::from(file.metadata()?.len() <= argument.parse().unwrap_or(1)));
+        }
+        "sleep" => thread::sleep(Duration::from_millis(argument.parse().unwrap_or(100))),
         // A harness of its own, for tests that kill the harness: supervises a child that daemonises and hangs.
         "supervise" => {
             let harness = std::path::Path::new(argument);

@@ -1,0 +1,484 @@
+//! The dispatcher, with real processes: what may start when, what is recorded, and how it is stopped.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, never, unbounded};
+use tempfile::TempDir;
+use xtask::catalogue::Catalogue;
+use xtask::dispatch::{self, Ending, Notice, Settings, Work};
+use xtask::kernels::Kernels;
+use xtask::outcome::Outcome;
+use xtask::plan::{Plan, PlanRequest};
+use xtask::platform::PlatformName;
+use xtask::process::{ChildSpec, Ended, ExitState, Supervisor};
+use xtask::provenance::{self, Typed};
+use xtask::record::{CaseRecord, Evidence, Expectation, Run, RunStatus};
+use xtask::ring::RingLayer;
+use xtask::run_dir::RunDir;
+use xtask::runner::embedded::{environment, limits};
+use xtask::runner::{Assignment, LaunchError, Observation, Runner, Runners};
+use xtask::select::Selection;
+use xtask::slots::Sharing;
+use xtask::suite::budget::BudgetLayer;
+use xtask::suite::file::Depth;
+use xtask::suite::runner::{RunnerKind, RunnerSpec};
+
+/// Starts the argv of a case in the directory of the test; exit 0 is a pass.
+struct Argv;
+
+impl Runner for Argv {
+    fn launch(&self, assignment: &Assignment<'_>) -> Result<ChildSpec, LaunchError> {
+        let RunnerSpec::Command(command) = &assignment.case.runner else {
+            panic!("only commands are tested here")
+        };
+        let argv: Vec<String> = command
+            .argv
+            .iter()
+            .map(|template| {
+                template
+                    .render(|_| Ok::<_, ()>(assignment.case.id.name().to_owned()))
+                    .unwrap()
+            })
+            .collect();
+        let program = if argv[0] == "misbehave" {
+            env!("CARGO_BIN_EXE_misbehave")
+        } else {
+            &argv[0]
+        };
+        let mut child = ChildSpec::new(program, assignment.root, &assignment.paths.log).args(&argv[1..]);
+        child.environment = environment(assignment);
+        child.limits = limits(assignment.case);
+        child.grace = Duration::from_millis(300);
+        Ok(child)
+    }
+
+    fn observe(&self, _: &Assignment<'_>, ended: &Ended, _: &[u8]) -> Observation {
+        let finding = (ended.exit == ExitState::Code(0)).then(|| (Outcome::Pass, Evidence::default()));
+        Observation {
+            finding,
+            ..Observation::default()
+        }
+    }
+}
+
+/// Cases of the suite `t` on the platform `bench`, in a directory of their own.
+struct Setup {
+    directory: TempDir,
+    plan: Plan,
+    settings: Settings,
+}
+
+const PLATFORM: &str = "[platform.bench]\nrunner = \"command\"\n";
+
+impl Setup {
+    fn new(platform: &str, suite: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let cases = directory.path().join("cases");
+        fs_err::create_dir(&cases).unwrap();
+        fs_err::write(cases.join("platforms.toml"), platform).unwrap();
+        fs_err::write(cases.join("t.toml"), format!("[suite]\nname = \"t\"\n\n{suite}")).unwrap();
+        let kernels = Kernels::Unknown("no case uses them".into());
+        let catalogue = Catalogue::load(&cases, || kernels.clone()).unwrap();
+        let request = PlanRequest {
+            selection: Selection::new(&[], &[], &[], &[]).unwrap(),
+            platform: PlatformName::new("bench").unwrap(),
+            ring: RingLayer::default(),
+            rounds: None,
+            warmup: None,
+            seed: None,
+            budgets: BudgetLayer::default(),
+            depth: Depth::Full,
+        };
+        let plan = Plan::resolve(&catalogue, &kernels, &request).unwrap();
+        let settings = Settings {
+            jobs: NonZeroUsize::new(4).unwrap(),
+            sharing: Sharing::BenchmarksAlone,
+            repeat: NonZeroUsize::MIN,
+            memory_bytes: None,
+            start_until: None,
+            today: "2026-12-01".parse().unwrap(),
+            tick: None,
+        };
+        Self {
+            directory,
+            plan,
+            settings,
+        }
+    }
+
+    fn root(&self) -> &Path {
+        self.directory.path()
+    }
+
+    fn create(&self) -> RunDir {
+        RunDir::create(
+            self.root(),
+            provenance::begin(self.root(), &self.plan, Typed::default()),
+        )
+        .unwrap()
+    }
+
+    /// Runs everything with nobody interrupting, and reads the run back.
+    fn run(&self) -> (Ending, Run) {
+        self.run_watched(never(), self.create(), &[], &mut |_| {})
+    }
+
+    fn run_watched(
+        &self,
+        interrupts: Receiver<()>,
+        mut directory: RunDir,
+        done: &[CaseRecord],
+        watch: &mut dyn FnMut(Notice<'_>),
+    ) -> (Ending, Run) {
+        let supervisor = Supervisor::start(env!("CARGO_BIN_EXE_xtask").as_ref()).unwrap();
+        let runners: Runners = BTreeMap::from([(RunnerKind::Command, Box::new(Argv) as Box<dyn Runner>)]);
+        let work = Work {
+            plan: &self.plan,
+            root: self.root(),
+            settings: &self.settings,
+            supervisor: &supervisor,
+            runners: &runners,
+            interrupts,
+            done,
+        };
+        let start = Instant::now();
+        let ending = dispatch::run(&work, &mut directory, watch).unwrap();
+        assert!(start.elapsed() < Duration::from_secs(30), "took {:?}", start.elapsed());
+        let status = if ending == Ending::Finished {
+            RunStatus::Complete
+        } else {
+            RunStatus::Incomplete
+        };
+        (ending, directory.close(provenance::now(), status).unwrap())
+    }
+}
+
+/// A case that starts `misbehave` with `arguments`; `more` are further keys.
+fn case(name: &str, arguments: &[&str], more: &str) -> String {
+    let argv: Vec<String> = arguments.iter().map(|argument| format!("{argument:?}")).collect();
+    format!(
+        "[[case]]\nname = \"{name}\"\ncommand.argv = [\"misbehave\", {}]\n{}{more}\n\n",
+        argv.join(", "),
+        if more.contains("bench") {
+            ""
+        } else {
+            "bench.rounds = 0\n"
+        }
+    )
+}
+
+fn told(run: &Run) -> Vec<(String, String)> {
+    run.records
+        .iter()
+        .map(|record| (record.case.local().to_owned(), record.outcome.to_string()))
+        .collect()
+}
+
+#[track_caller]
+fn check(run: &Run, expected: &[(&str, &str)]) {
+    let told = told(run);
+    let told: Vec<(&str, &str)> = told
+        .iter()
+        .map(|(case, outcome)| (case.as_str(), outcome.as_str()))
+        .collect();
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn every_case_has_its_record_and_its_log() {
+    let mut setup = Setup::new(
+        PLATFORM,
+        &[
+            case("a", &["print", "hello"], ""),
+            case("b", &["exit", "3"], ""),
+            case("c", &["abort"], ""),
+            case("d", &["exit", "0"], "skip.reason = \"not today\""),
+            case("e", &["grandchild"], ""),
+            "[[case]]\nname = \"f\"\nbench.rounds = 0\ncommand.argv = [\"./nowhere\"]\n".to_owned(),
+        ]
+        .concat(),
+    );
+    setup.settings.jobs = NonZeroUsize::MIN;
+    let (ending, run) = setup.run();
+    assert_eq!((ending, run.provenance.status), (Ending::Finished, RunStatus::Complete));
+    // What is skipped needs no slot, so it is recorded at once.
+    check(
+        &run,
+        &[
+            ("d", "skipped/not today"),
+            ("a", "pass"),
+            ("b", "crash/exit-3"),
+            ("c", "crash/SIGABRT"),
+            ("e", "pass"),
+            ("f", "setup-error/launch"),
+        ],
+    );
+    let runs = setup.root().join("runs").join(&run.provenance.run_id);
+    let log = fs_err::read_to_string(runs.join(run.records[1].log.as_ref().unwrap())).unwrap();
+    assert_eq!(log, "hello\n");
+    assert_eq!(run.records[3].evidence.lines[0].text, "about to abort");
+    let leak = &run.records[4].evidence.fallout[0];
+    assert!(
+        leak.starts_with("leaked process ") && leak.contains("misbehave hang"),
+        "{leak}"
+    );
+    assert_eq!(run.records[5].evidence.summary, "program `./nowhere` not found");
+    assert!(!runs.join("scratch").exists());
+}
+
+#[test]
+fn a_declared_outcome_is_tried_again_and_every_attempt_is_kept() {
+    let suite = [
+        case(
+            "flaky",
+            &["fail-first", "2"],
+            "retry = { on = [\"crash\"], attempts = 3 }",
+        ),
+        case("hopeless", &["exit", "1"], "retry = { on = [\"crash\"], attempts = 2 }"),
+        case("wrong", &["exit", "1"], "retry = { on = [\"timeout\"], attempts = 3 }"),
+    ];
+    let mut setup = Setup::new(PLATFORM, &suite.concat());
+    setup.settings.jobs = NonZeroUsize::MIN;
+    let (_, run) = setup.run();
+    let mut attempts: Vec<(&str, u32, String)> = run
+        .records
+        .iter()
+        .map(|r| (r.case.name(), r.attempt, r.outcome.to_string()))
+        .collect();
+    attempts.sort();
+    let crash = || "crash/exit-1".to_owned();
+    assert_eq!(
+        attempts,
+        [
+            ("flaky", 1, crash()),
+            ("flaky", 2, crash()),
+            ("flaky", 3, "pass".into()),
+            ("hopeless", 1, crash()),
+            ("hopeless", 2, crash()),
+            ("wrong", 1, crash()),
+        ]
+    );
+    let terminal: Vec<String> = run.terminal().iter().map(|record| record.outcome.to_string()).collect();
+    assert_eq!(terminal, ["pass", "crash/exit-1", "crash/exit-1"]);
+    let logs: std::collections::BTreeSet<_> = run.records.iter().map(|record| &record.log).collect();
+    assert_eq!(logs.len(), run.records.len(), "no attempt overwrites another's log");
+}
+
+#[test]
+fn repeats_of_all_cases_interleave() {
+    let mut setup = Setup::new(
+        PLATFORM,
+        &[case("a", &["exit", "0"], ""), case("b", &["exit", "0"], "")].concat(),
+    );
+    setup.settings.jobs = NonZeroUsize::MIN;
+    setup.settings.repeat = NonZeroUsize::new(3).unwrap();
+    let (_, run) = setup.run();
+    let order: Vec<(&str, u32)> = run
+        .records
+        .iter()
+        .map(|record| (record.case.name(), record.repeat))
+        .collect();
+    assert_eq!(order, [("a", 0), ("b", 0), ("a", 1), ("b", 1), ("a", 2), ("b", 2)]);
+}
+
+/// Runs `setup` and gives the most cases, the most MiB and the most benchmarks that ran at once.
+fn most_at_once(setup: &Setup) -> (usize, u64, usize) {
+    let mut running: BTreeMap<String, (u64, bool)> = BTreeMap::new();
+    let mut most = (0, 0, 0);
+    let (_, run) = setup.run_watched(never(), setup.create(), &[], &mut |notice| match notice {
+        Notice::Started { case, .. } => {
+            let mib = case.memory.map_or(0, |memory| memory.get() >> 20);
+            running.insert(case.id.to_string(), (mib, case.bench.rounds > 0));
+            most.0 = most.0.max(running.len());
+            most.1 = most.1.max(running.values().map(|(mib, _)| mib).sum());
+            let benchmarks = running.values().filter(|(_, benchmark)| *benchmark).count();
+            if benchmarks > 0 {
+                most.2 = most.2.max(running.len());
+            }
+        }
+        Notice::Finished { record, .. } => drop(running.remove(record.case.as_str())),
+        Notice::Quarantined { .. } | Notice::Stopping { .. } | Notice::Tick => {}
+    });
+    assert!(
+        run.records.iter().all(|record| record.outcome == Outcome::Pass),
+        "{:?}",
+        told(&run)
+    );
+    most
+}
+
+#[test]
+fn cases_share_the_machine_within_its_memory() {
+    let sizes = [300, 600, 500, 100, 200, 700, 100, 100];
+    let suite: String = sizes
+        .iter()
+        .enumerate()
+        .map(|(n, mib)| case(&format!("c{n}"), &["sleep", "60"], &format!("memory = \"{mib}MiB\"")))
+        .collect();
+    let mut setup = Setup::new(PLATFORM, &suite);
+    setup.settings.memory_bytes = Some(1000 << 20);
+    let (cases, mib, _) = most_at_once(&setup);
+    assert!((2..=4).contains(&cases), "{cases} at once");
+    assert!(mib <= 1000, "{mib} MiB at once");
+}
+
+#[test]
+fn benchmarks_run_alone_unless_asked() {
+    let suite: String = (0..6)
+        .map(|n| {
+            case(
+                &format!("c{n}"),
+                &["sleep", "40"],
+                if n % 2 == 0 { "bench.rounds = 1" } else { "" },
+            )
+        })
+        .collect();
+    let mut setup = Setup::new(PLATFORM, &suite);
+    assert_eq!(most_at_once(&setup).2, 1);
+    setup.settings.sharing = Sharing::Overlap;
+    assert!(most_at_once(&setup).2 > 1);
+}
+
+const DEVICES: &str = "[platform.bench]\nrunner = \"command\"\ndevices = [0]\n";
+
+fn hang_and_two_more() -> String {
+    [
+        case("first", &["hang"], "budgets.run = \"200ms\""),
+        case("second", &["exit", "0"], ""),
+        case("third", &["exit", "0"], ""),
+        case("elsewhere", &["exit", "0"], "devices = 0"),
+    ]
+    .concat()
+}
+
+#[test]
+fn a_hang_quarantines_its_device_and_later_cases_name_it() {
+    let (_, run) = Setup::new(DEVICES, &hang_and_two_more()).run();
+    let mut told = told(&run);
+    told.sort();
+    let expected = [
+        ("elsewhere", "pass"),
+        ("first", "timeout/run"),
+        ("second", "blocked/t/first"),
+        ("third", "blocked/t/first"),
+    ];
+    assert_eq!(
+        told,
+        expected.map(|(case, outcome)| (case.to_owned(), outcome.to_owned()))
+    );
+}
+
+#[test]
+fn a_health_check_decides_after_a_reset() {
+    let checks = |program: &str| {
+        format!(
+            "{DEVICES}health_check = {{ argv = [\"{program}\"], budget = \"5s\" }}\nreset = {{ argv = [\"sh\", \"-c\", \"echo device {{device}} >> reset\"], budget = \"5s\" }}\n"
+        )
+    };
+    let setup = Setup::new(&checks("true"), &hang_and_two_more());
+    let (_, run) = setup.run();
+    assert_eq!(
+        run.records
+            .iter()
+            .filter(|record| record.outcome == Outcome::Pass)
+            .count(),
+        3
+    );
+    assert_eq!(
+        fs_err::read_to_string(setup.root().join("reset")).unwrap(),
+        "device 0\n"
+    );
+
+    let (_, run) = Setup::new(&checks("false"), &hang_and_two_more()).run();
+    assert_eq!(
+        run.records
+            .iter()
+            .filter(|record| matches!(record.outcome, Outcome::Blocked(_)))
+            .count(),
+        2
+    );
+}
+
+#[test]
+fn expectations_are_judged() {
+    let expect = |rest: &str| format!("expect = {{ outcome = \"crash\", cause = \"exit-3\"{rest} }}");
+    let suite = [
+        case("as_declared", &["exit", "3"], &expect("")),
+        case("expired", &["exit", "3"], &expect(", until = \"2026-11-30\"")),
+        case("mended", &["exit", "0"], &expect("")),
+        case("otherwise", &["exit", "4"], &expect("")),
+    ];
+    let (_, run) = Setup::new(PLATFORM, &suite.concat()).run();
+    for record in &run.records {
+        let fits = match record.case.name() {
+            "as_declared" => matches!(record.expectation, Expectation::Met(_)),
+            "expired" => matches!(record.expectation, Expectation::Expired(_)),
+            "mended" => matches!(record.expectation, Expectation::UnexpectedPass(_)),
+            _ => matches!(record.expectation, Expectation::NotMet(_)),
+        };
+        assert!(fits, "{}: {:?}", record.case, record.expectation);
+    }
+}
+
+#[test]
+fn an_interrupt_stops_politely_and_a_second_one_with_force() {
+    let suite = [
+        case("done", &["exit", "0"], ""),
+        case("stubborn", &["ignore-term"], ""),
+        case("never", &["exit", "0"], ""),
+    ];
+    for interrupts in [1, 2] {
+        let mut setup = Setup::new(PLATFORM, &suite.concat());
+        setup.settings.jobs = NonZeroUsize::MIN;
+        let (sender, receiver) = unbounded();
+        let (ending, run) = setup.run_watched(receiver, setup.create(), &[], &mut |notice| {
+            if let Notice::Started { case, .. } = notice
+                && case.id.name() == "stubborn"
+            {
+                (0..interrupts).for_each(|_| sender.send(()).unwrap());
+            }
+        });
+        assert_eq!(ending, Ending::Interrupted);
+        check(&run, &[("done", "pass"), ("stubborn", "interrupted")]);
+        assert_eq!(run.provenance.status, RunStatus::Incomplete);
+        assert_eq!(run.missing().len(), 1);
+    }
+}
+
+#[test]
+fn what_is_not_started_in_time_is_missing_and_a_resume_finishes_it() {
+    let suite: String = (0..4).map(|n| case(&format!("c{n}"), &["sleep", "150"], "")).collect();
+    let mut setup = Setup::new(PLATFORM, &suite);
+    setup.settings.jobs = NonZeroUsize::MIN;
+    setup.settings.start_until = Some(Instant::now() + Duration::from_millis(200));
+    let (ending, run) = setup.run();
+    assert_eq!(ending, Ending::OutOfTime);
+    let finished = run.records.len();
+    assert!((1..4).contains(&finished), "{finished} cases were started");
+    assert_eq!(run.missing().len(), 4 - finished);
+
+    setup.settings.start_until = None;
+    let (directory, before) = RunDir::resume(setup.root(), &run.provenance.run_id).unwrap();
+    let (ending, run) = setup.run_watched(never(), directory, &before.records, &mut |_| {});
+    assert_eq!((ending, run.provenance.status), (Ending::Finished, RunStatus::Complete));
+    check(&run, &[("c0", "pass"), ("c1", "pass"), ("c2", "pass"), ("c3", "pass")]);
+}
+
+#[test]
+fn an_interrupted_case_is_run_again_by_a_resume() {
+    let setup = Setup::new(PLATFORM, &case("hanging", &["fail-first", "0"], ""));
+    let (sender, receiver) = unbounded();
+    sender.send(()).unwrap();
+    let (ending, run) = setup.run_watched(receiver, setup.create(), &[], &mut |_| {});
+    assert_eq!((ending, run.records.len()), (Ending::Interrupted, 0));
+    let mut stopped = crate::sweep::record("t/hanging");
+    stopped.outcome = Outcome::Interrupted;
+    let (mut directory, _) = RunDir::resume(setup.root(), "latest").unwrap();
+    directory.append(&stopped).unwrap();
+    let (_, run) = setup.run_watched(never(), directory, &[stopped], &mut |_| {});
+    check(&run, &[("hanging", "interrupted"), ("hanging", "pass")]);
+    assert_eq!(run.terminal()[0].outcome, Outcome::Pass);
+}
