@@ -45,7 +45,7 @@ pub fn judge(ended: &Ended, observation: &Observation, asked: &ResourceSizes, lo
     let candidates = [
         interrupted(ended),
         rings_not_applied(report, &observation.effective, asked),
-        trouble::first(report, log),
+        trouble::first(report, &ended.exit, log),
         found_in_log(observation, ended),
         ended_by_supervisor(ended, report, log),
         claim::failed_outputs(report),
@@ -58,6 +58,9 @@ pub fn judge(ended: &Ended, observation: &Observation, asked: &ResourceSizes, lo
         None => pass_or_nothing(observation, report, damage.as_ref(), log),
     };
     for fallout in reasons {
+        if is_its_own_echo(&fallout.outcome, report) {
+            continue;
+        }
         let shown = fallout.outcome.to_string();
         if fallout.outcome != verdict.outcome && !verdict.evidence.fallout.contains(&shown) {
             verdict.evidence.fallout.push(shown);
@@ -107,6 +110,12 @@ pub fn not_started(error: &SpawnError) -> Verdict {
         outcome: Outcome::SetupError(cause),
         evidence,
     }
+}
+
+/// Whether a crash is no more than the exit status 1 that goes with a verdict of failure by the protocol.
+fn is_its_own_echo(outcome: &Outcome, report: &Report) -> bool {
+    let failed = report.verdict.as_ref().is_some_and(|claim| claim.verdict != "pass");
+    failed && matches!(outcome, Outcome::Crash(CrashCause::Exit(code)) if code.get() == 1)
 }
 
 fn interrupted(ended: &Ended) -> Option<Verdict> {

@@ -95,9 +95,10 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Exit {
         out: &mut io::stdout().lock(),
         err: &mut io::stderr(),
     };
-    let result = run(cli.command, &mut context).and_then(|exit| {
-        context.out.flush()?;
-        Ok(exit)
+    let result = run(cli.command, &mut context).and_then(|exit| match context.out.flush() {
+        // A reader that has seen enough takes nothing from what the command found out.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        Ok(()) | Err(_) => Ok(exit),
     });
     match result {
         Ok(exit) => exit,

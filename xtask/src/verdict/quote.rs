@@ -13,11 +13,11 @@ pub fn quote_end(log: &[u8]) -> Vec<EvidenceLine> {
     lines
 }
 
-/// The first line that contains `needle` and the lines after it up to an empty one.
+/// The first line that contains `needle` and the block that it opens, which ends at the next stage line.
 pub(super) fn quote_from(log: &[u8], needle: &str) -> Vec<EvidenceLine> {
     let mut lines = numbered(log).skip_while(|line| !line.text.contains(needle));
     let first: Vec<EvidenceLine> = lines.next().into_iter().collect();
-    let block = lines.take_while(|line| line.text.starts_with([' ', '\t']) || line.text.contains("FATAL"));
+    let block = lines.take_while(|line| !line.text.starts_with("[RUN]"));
     first.into_iter().chain(block).take(MAX_LINES).collect()
 }
 

@@ -108,6 +108,28 @@ fn the_runtimes_cause_beats_what_followed_it() {
 }
 
 #[test]
+fn the_exit_status_that_goes_with_a_verdict_is_no_fallout() {
+    let verdict = r#"{"event":"verdict","verdict":"deadlock","cause":"heap-ring"}"#;
+    assert!(
+        verdict_of(&exit(1), &[HELLO, FATAL, verdict])
+            .evidence
+            .fallout
+            .is_empty()
+    );
+    assert_eq!(
+        verdict_of(&signal(6), &[HELLO, FATAL, verdict]).evidence.fallout,
+        ["crash/SIGABRT"]
+    );
+}
+
+#[test]
+fn a_panic_is_a_crash_by_what_followed_it() {
+    let panic = r#"{"event":"panic","dispatch":0,"task":"t","message":"index out of bounds"}"#;
+    check(&signal(6), &[HELLO, panic], "crash/SIGABRT");
+    check(&exit(101), &[HELLO, panic, TENSOR, PASS], "crash/exit-101");
+}
+
+#[test]
 fn non_finite_beats_wrong_and_a_broken_golden_beats_both() {
     check(&exit(1), &[HELLO, WRONG], "mismatch/output");
     check(&exit(1), &[HELLO, WRONG, NAN], "nan/output");

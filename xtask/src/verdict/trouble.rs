@@ -1,12 +1,15 @@
 //! The first failure of a dispatch that a report tells.
 
+use std::num::NonZeroI32;
+
 use super::{Verdict, quote};
 use crate::outcome::{CrashCause, DeadlockCause, Outcome, RejectCause, SignalName, StallCause};
+use crate::process::ExitState;
 use crate::protocol::{FatalFacts, Report, Trouble};
 use crate::record::{Detail, Evidence};
 
 /// The verdict that the first trouble of `report` makes.
-pub(super) fn first(report: &Report, log: &[u8]) -> Option<Verdict> {
+pub(super) fn first(report: &Report, exit: &ExitState, log: &[u8]) -> Option<Verdict> {
     let trouble = report.troubles.first()?;
     let mut evidence = Evidence {
         source: "report".into(),
@@ -44,7 +47,7 @@ pub(super) fn first(report: &Report, log: &[u8]) -> Option<Verdict> {
             let task = task.as_ref().map(|task| format!(" in task {task}")).unwrap_or_default();
             evidence.summary = format!("{}panic{task}: {message}", place(*dispatch));
             evidence.lines = quote::quote_end(log);
-            Outcome::Crash(CrashCause::Signal(SignalName::from_number(6)))
+            Outcome::Crash(crash_after_panic(exit))
         }
     };
     if evidence.lines.is_empty() {
@@ -57,6 +60,16 @@ pub(super) fn first(report: &Report, log: &[u8]) -> Option<Verdict> {
         Trouble::Panic { dispatch, .. } => format!("panic in dispatch {dispatch}"),
     }));
     Some(Verdict { outcome, evidence })
+}
+
+/// How a process ended that reported a panic; one that claims success afterwards is taken for an abort.
+fn crash_after_panic(exit: &ExitState) -> CrashCause {
+    match exit {
+        ExitState::Signal(signal) => CrashCause::Signal(signal.clone()),
+        ExitState::Code(code) => {
+            NonZeroI32::new(*code).map_or_else(|| CrashCause::Signal(SignalName::from_number(6)), CrashCause::Exit)
+        }
+    }
 }
 
 fn named(fatal: &FatalFacts) -> String {

@@ -24,3 +24,5 @@ mod report;
 mod supervision;
 #[cfg(test)]
 mod sweep;
+#[cfg(test)]
+mod sweeping;
