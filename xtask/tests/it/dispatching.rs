@@ -450,11 +450,13 @@ fn an_interrupt_stops_politely_and_a_second_one_with_force() {
 
 #[test]
 fn what_is_not_started_in_time_is_missing_and_a_resume_finishes_it() {
-    let suite: String = (0..4).map(|n| case(&format!("c{n}"), &["sleep", "150"], "")).collect();
+    let suite: String = (0..4).map(|n| case(&format!("c{n}"), &["sleep", "800"], "")).collect();
     let mut setup = Setup::new(PLATFORM, &suite);
     setup.settings.jobs = NonZeroUsize::MIN;
-    setup.settings.start_until = Some(Instant::now() + Duration::from_millis(200));
-    let (ending, run) = setup.run();
+    let directory = setup.create();
+    // The fourth case can't start before three times 800 ms; the first has a second and a half to do so.
+    setup.settings.start_until = Some(Instant::now() + Duration::from_millis(1500));
+    let (ending, run) = setup.run_watched(never(), directory, &[], &mut |_| {});
     assert_eq!(ending, Ending::OutOfTime);
     let finished = run.records.len();
     assert!((1..4).contains(&finished), "{finished} cases were started");
