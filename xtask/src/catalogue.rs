@@ -1,8 +1,13 @@
 //! Everything that the files under `cases/` declare, read and checked together.
 
-use std::{collections::BTreeSet, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+};
 
 use crate::{
+    classify,
     diagnostic::{Problem, Problems, Source},
     kernels::Kernels,
     platform::{self, Platforms},
@@ -66,6 +71,18 @@ impl Catalogue {
         if catalogue.suites.is_empty() && problems.is_empty() {
             return Err(LoadError::Empty(cases.display().to_string()));
         }
+        let names = rule_sets(cases)?;
+        // A matrix names the same rules at every point; they are read once.
+        let loaded: BTreeMap<_, _> = catalogue
+            .rules()
+            .map(|name| {
+                (
+                    name,
+                    classify::load(name, cases).map(drop).map_err(|error| error.to_string()),
+                )
+            })
+            .collect();
+        problems.extend(check::rules(&catalogue, &names, |name| loaded[name].clone()));
         if catalogue.has_embedded_cases() {
             problems.extend(check::kernels(&catalogue, &kernels()));
         }
@@ -107,6 +124,16 @@ impl Catalogue {
         self.suites.iter().find(|suite| suite.name == name)
     }
 
+    /// The classification rules that commands name, each once.
+    fn rules(&self) -> impl Iterator<Item = &str> {
+        let layers = self.suites.iter().flat_map(|suite| {
+            let cases = suite.cases.iter().flat_map(|case| case.tier.layers());
+            cases.chain(suite.defaults.layers())
+        });
+        let names = layers.filter_map(|layer| layer.command.as_ref()?.value.rules.as_deref());
+        names.collect::<BTreeSet<_>>().into_iter()
+    }
+
     /// True when some case names a kernel for some platform.
     fn has_embedded_cases(&self) -> bool {
         self.suites.iter().any(|suite| {
@@ -119,4 +146,21 @@ impl Catalogue {
                     .any(|layer| layer.kernel.is_some())
         })
     }
+}
+
+/// The rule sets that can be named: built in, or a file in the directory `rules`.
+fn rule_sets(cases: &Path) -> Result<Vec<String>, std::io::Error> {
+    let mut names: Vec<_> = classify::BUILTIN_NAMES.map(str::to_owned).into();
+    let directory = cases.join("rules");
+    if directory.is_dir() {
+        for entry in fs_err::read_dir(directory)? {
+            let path = entry?.path();
+            let stem = path
+                .file_stem()
+                .filter(|_| path.extension().is_some_and(|extension| extension == "toml"));
+            names.extend(stem.map(|stem| stem.to_string_lossy().into_owned()));
+        }
+    }
+    names.sort();
+    Ok(names)
 }

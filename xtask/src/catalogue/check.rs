@@ -207,6 +207,33 @@ fn command(suite: &Suite, case: &Declared, platform: &Platform, found: &mut Foun
     }
 }
 
+/// Checks that the classification rules that commands name can be had; `load` says why not.
+pub(super) fn rules(
+    catalogue: &Catalogue,
+    names: &[String],
+    load: impl Fn(&str) -> Result<(), String> + Sync,
+) -> Vec<Problem> {
+    each_case(
+        catalogue,
+        |_, _| {},
+        |suite, case, found| {
+            for command in case
+                .tier
+                .layers()
+                .chain(suite.defaults.layers())
+                .filter_map(|layer| layer.command.as_ref())
+            {
+                let Some(name) = &command.value.rules else { continue };
+                if let Err(message) = load(name) {
+                    found.push(suite, &command.span, message, "these rules are named here", || {
+                        suggest::help(name, "rule sets", names.iter().map(String::as_str))
+                    });
+                }
+            }
+        },
+    )
+}
+
 /// Checks kernels, parameters and tolerances; nothing when the kernels aren't known.
 pub(super) fn kernels(catalogue: &Catalogue, kernels: &Kernels) -> Vec<Problem> {
     let Kernels::Known(known) = kernels else {

@@ -123,6 +123,20 @@ fn all_mistakes_of_all_files_are_told_at_once() {
 }
 
 #[test]
+fn rules_that_can_not_be_had_are_a_mistake_of_the_suite() {
+    let directory = cases(&PROGRAMS.replace("argv = [\"true\"", "rules = \"simple\", argv = [\"true\""));
+    let (code, _, err) = list(directory.path(), &[]);
+    assert_eq!(code, 2);
+    for part in [
+        "unknown rule set `simple`",
+        "did you mean `simpler`?",
+        "1 problem in 1 file",
+    ] {
+        assert!(err.contains(part), "{part} in {err}");
+    }
+}
+
+#[test]
 fn help_is_complete() {
     let directory = cases(PROGRAMS);
     let (code, out, _) = list(directory.path(), &["--help"]);

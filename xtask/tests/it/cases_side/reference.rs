@@ -5,7 +5,7 @@ use std::{
     path::Path,
 };
 
-use xtask::{catalogue::Catalogue, diagnostic::Problems};
+use xtask::{catalogue::Catalogue, diagnostic::Problems, kernels::Kernels};
 
 use super::{file, kernels};
 
@@ -240,4 +240,13 @@ fn the_example_suite_of_the_reference_is_one() {
         );
         assert!(readme.contains(id));
     }
+}
+
+#[test]
+fn the_suites_of_this_repository_have_no_mistakes() {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cases");
+    // Kernels are checked by `list` and `sweep`, which build them.
+    let unknown = || Kernels::Unknown("not built here".into());
+    let catalogue = Catalogue::load(&cases, unknown).unwrap_or_else(|error| panic!("{error}"));
+    assert!(catalogue.suite("deepseek_v4_pro").is_some());
 }
