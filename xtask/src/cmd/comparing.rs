@@ -1,5 +1,6 @@
 //! What the commands that look at runs share: finding runs, references and policies.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -7,6 +8,7 @@ use anyhow::Context as _;
 use super::{Context, Failure};
 use crate::{
     baseline::{self, Baseline, Reference},
+    case_id::CaseId,
     catalogue::{Catalogue, LoadError},
     compare::{self, Comparison},
     exit::Exit,
@@ -15,7 +17,7 @@ use crate::{
     host_class::HostClass,
     kernels::Kernels,
     plan::MatrixHash,
-    record::Run,
+    record::{Run, RunStatus},
     suite::file::Scope,
 };
 
@@ -151,6 +153,51 @@ pub fn against_accepted(context: &Context<'_>, run: &Run, with: &compare::Contex
         Some(baseline) => compare::against_baseline(run, &baseline, with),
         None => compare::without_reference(run, with),
     })
+}
+
+/// Where the fresh runs of a run's suspects are.
+pub fn confirm_dir(run_dir: &Path) -> PathBuf {
+    run_dir.join("confirm")
+}
+
+/// Takes the fresh runs of suspects, if there are any, into the comparison.
+///
+/// Runs of the reference's program count only if they are of the commit that the reference is from: a
+/// baseline may have been accepted since.
+pub fn confirm_from(run_dir: &Path, comparison: &mut Comparison) -> anyhow::Result<()> {
+    let side = |name: &str| -> anyhow::Result<Option<Run>> {
+        let dir = confirm_dir(run_dir).join("runs").join(name);
+        if !dir.join("run.json").is_file() {
+            return Ok(None);
+        }
+        let run = format::read::run(&dir)?;
+        // A side that was cut short has runs of some suspects only, at other times than the other side.
+        Ok((run.provenance.status == RunStatus::Complete).then_some(run))
+    };
+    let Some(now) = side("now")? else {
+        return Ok(());
+    };
+    let base = side("base")?.filter(|base| base.provenance.git_commit == comparison.base.commit);
+    let medians = |run: &Run| -> BTreeMap<CaseId, Vec<f64>> {
+        let summaries = compare::summarise(run).into_iter();
+        summaries
+            .filter_map(|(case, summary)| Some((case, summary.latency?.run_medians_ns)))
+            .collect()
+    };
+    let mut bases = base.as_ref().map(medians).unwrap_or_default();
+    let fresh = medians(&now)
+        .into_iter()
+        .map(|(case, now_medians_ns)| {
+            let base_medians_ns = bases.remove(&case).unwrap_or_default();
+            let fresh = compare::Fresh {
+                base_medians_ns,
+                now_medians_ns,
+            };
+            (case, fresh)
+        })
+        .collect();
+    compare::confirm(comparison, &fresh);
+    Ok(())
 }
 
 /// `run` against what `text` names: `baseline`, `release`, or another run.

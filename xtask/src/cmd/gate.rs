@@ -38,9 +38,10 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> anyhow::Result<Exit> {
         .policy(&args.policy)
         .map_err(|error| Failure::usage(error.to_string()))?;
     let with = comparing::compare_context(context, &gates)?;
-    let (_, run) = comparing::read_run(context, &args.run)?;
+    let (dir, run) = comparing::read_run(context, &args.run)?;
     super::report::expect_run(args.expect_run.as_deref(), &run)?;
-    let comparison = comparing::against_accepted(context, &run, &with)?;
+    let mut comparison = comparing::against_accepted(context, &run, &with)?;
+    comparing::confirm_from(&dir, &mut comparison)?;
     let release = comparing::baseline(context, &run, Reference::Release)?;
     let release = release.map(|baseline| compare::against_baseline(&run, &baseline, &with));
     let commit = head(context);

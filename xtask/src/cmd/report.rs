@@ -43,9 +43,12 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> anyhow::Result<Exit> {
         .policy(&args.policy)
         .map_err(|error| Failure::usage(error.to_string()))?;
     let with = comparing::compare_context(context, &gates)?;
-    let (_, run) = comparing::read_run(context, &args.run)?;
+    let (dir, run) = comparing::read_run(context, &args.run)?;
     expect_run(args.expect_run.as_deref(), &run)?;
-    let comparison = comparing::against(context, &run, &args.against, &with)?;
+    let mut comparison = comparing::against(context, &run, &args.against, &with)?;
+    if args.against == "baseline" {
+        comparing::confirm_from(&dir, &mut comparison)?;
+    }
     let verdict = gate::decide(policy, &comparison, &run);
     let report = Report::new(&run, &comparison, Some(&verdict));
     match &args.output {

@@ -1,6 +1,7 @@
 //! `cargo xtask sweep`: run the declared cases, record what happened, and say what changed.
 
 mod args;
+mod confirm;
 mod judge;
 
 use std::collections::BTreeMap;
@@ -70,7 +71,8 @@ pub fn run(args: Args, context: &mut Context<'_>) -> anyhow::Result<Exit> {
             .with_context(|| format!("failed to create a run in `{}`", results.display()))?;
         (directory, Vec::new())
     };
-    let ending = dispatch_plan(&args, &plan, &runners, &done, &mut directory, context)?;
+    let engine = Engine::start()?;
+    let ending = dispatch_plan(&args, &plan, &runners, &done, &mut directory, &engine, context)?;
     let shown = shown_path(&directory, context);
     let status = if ending == Ending::Finished {
         RunStatus::Complete
@@ -80,6 +82,9 @@ pub fn run(args: Args, context: &mut Context<'_>) -> anyhow::Result<Exit> {
     let run = directory
         .close(provenance::now(), status)
         .context("failed to close the run")?;
+    if ending == Ending::Finished && !args.no_confirm {
+        confirm::confirm(&args, &rules, &plan, &declared, &run, &engine, context)?;
+    }
     let exit = judge::judge(&args, &rules, &run, &shown, context)?;
     Ok(match ending {
         Ending::Interrupted => Exit::Interrupted,
@@ -94,19 +99,65 @@ fn dispatch_plan(
     runners: &runner::Runners,
     done: &[CaseRecord],
     directory: &mut RunDir,
+    engine: &Engine,
     context: &mut Context<'_>,
 ) -> anyhow::Result<Ending> {
     let look = Look::of_stderr();
-    let interrupts = interrupt::messages().context("failed to listen for signals")?;
-    let supervisor = Supervisor::start(&Supervisor::this_program()).context("failed to prepare for child processes")?;
-    let settings = Settings {
+    let settings = settings(args, plan, args.repeat);
+    let root = context.root.clone();
+    let work = engine.work(plan, runners, &settings, done, &root);
+    let total = plan.cases.len() * args.repeat.get();
+    let mut err = Patient::new(&mut *context.err);
+    let mut progress = Progress::new(&mut err, look, total, done.len());
+    let ending = dispatch::run(&work, directory, &mut |notice| progress.notice(&notice));
+    progress.finish();
+    ending.with_context(|| format!("failed to record the run in `{}`", directory.path().display()))
+}
+
+/// What every dispatch of this process shares.
+struct Engine {
+    interrupts: crossbeam_channel::Receiver<()>,
+    supervisor: Supervisor,
+}
+
+impl Engine {
+    fn start() -> anyhow::Result<Self> {
+        Ok(Self {
+            interrupts: interrupt::messages().context("failed to listen for signals")?,
+            supervisor: Supervisor::start(&Supervisor::this_program())
+                .context("failed to prepare for child processes")?,
+        })
+    }
+
+    fn work<'a>(
+        &'a self,
+        plan: &'a Plan,
+        runners: &'a runner::Runners,
+        settings: &'a Settings,
+        done: &'a [CaseRecord],
+        root: &'a std::path::Path,
+    ) -> Work<'a> {
+        Work {
+            plan,
+            root,
+            settings,
+            supervisor: &self.supervisor,
+            runners,
+            interrupts: self.interrupts.clone(),
+            done,
+        }
+    }
+}
+
+fn settings(args: &Args, plan: &Plan, repeat: NonZeroUsize) -> Settings {
+    Settings {
         jobs: args.jobs.count(),
         sharing: if args.overlap_benchmarks {
             Sharing::Overlap
         } else {
             Sharing::BenchmarksAlone
         },
-        repeat: args.repeat,
+        repeat,
         memory_bytes: match plan.platform.memory {
             PlatformMemory::Machine => machine_memory().map(crate::size::Bytes::get),
             // Memory of a device is shared by nobody: a device has one case at a time.
@@ -114,23 +165,8 @@ fn dispatch_plan(
         },
         start_until: args.deadline.map(|deadline| Instant::now() + deadline),
         today: jiff::ZonedDateTime::now().date(),
-        tick: (look.progress == Motion::Redraw).then_some(progress::REDRAW),
-    };
-    let work = Work {
-        plan,
-        root: &context.root,
-        settings: &settings,
-        supervisor: &supervisor,
-        runners,
-        interrupts,
-        done,
-    };
-    let total = plan.cases.len() * args.repeat.get();
-    let mut err = Patient::new(&mut *context.err);
-    let mut progress = Progress::new(&mut err, look, total, done.len());
-    let ending = dispatch::run(&work, directory, &mut |notice| progress.notice(&notice));
-    progress.finish();
-    ending.with_context(|| format!("failed to record the run in `{}`", directory.path().display()))
+        tick: (Look::of_stderr().progress == Motion::Redraw).then_some(progress::REDRAW),
+    }
 }
 
 /// The arguments that `run` was started with.

@@ -31,6 +31,9 @@ pub struct Args {
     /// Run every case in this many processes, the repeats of all cases interleaved.
     #[arg(long, value_name = "K", default_value_t = NonZeroUsize::MIN, help_heading = "Running")]
     pub repeat: NonZeroUsize,
+    /// Don't measure suspects of a slowdown again.
+    #[arg(long, help_heading = "Running")]
+    pub no_confirm: bool,
     /// Run only part K of N of the selected cases.
     #[arg(long, value_name = "K/N", help_heading = "Running")]
     pub shard: Option<Shard>,

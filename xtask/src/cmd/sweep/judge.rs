@@ -33,6 +33,11 @@ impl Rules {
         let compare = comparing::compare_context(context, &gates)?;
         Ok(Self { gates, compare })
     }
+
+    /// What a comparison takes of them.
+    pub(super) fn compare(&self) -> &compare::Context {
+        &self.compare
+    }
 }
 
 /// Compares, shows and judges `run`, which stands in the directory `shown`.
@@ -43,7 +48,11 @@ pub(super) fn judge(
     shown: &str,
     context: &mut Context<'_>,
 ) -> anyhow::Result<Exit> {
-    let comparison = comparing::against_accepted(context, run, &rules.compare)?;
+    let mut comparison = comparing::against_accepted(context, run, &rules.compare)?;
+    comparing::confirm_from(
+        &context.results.join("runs").join(&run.provenance.run_id),
+        &mut comparison,
+    )?;
     let gate = match comparison.standing {
         Standing::Compared(_) => Some(gate::decide(rules.gates.policy(&args.policy)?, &comparison, run)),
         // Nothing was compared, so no gate may say that nothing changed; outcomes alone decide.
