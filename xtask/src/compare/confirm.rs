@@ -108,7 +108,11 @@ impl LatencyVerdict {
                 let ratio = reading.ratio.max(reading.ratio / common);
                 (ratio > 1.0 + rules.suspect_threshold).then_some(Direction::Slower)
             }
-            Self::None | Self::Unchanged(_) | Self::Undecided(_, None) | Self::Implausible(..) => None,
+            // Unchanged beside a machine that became faster may be a slowdown.
+            Self::Unchanged(effect) => {
+                (effect.ratio / common > 1.0 + rules.suspect_threshold).then_some(Direction::Slower)
+            }
+            Self::None | Self::Undecided(_, None) | Self::Implausible(..) => None,
         }
     }
 }
