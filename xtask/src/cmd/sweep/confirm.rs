@@ -6,7 +6,7 @@
 //! below the run's directory, where `gate` and `report` find them later.
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use xshell::{Shell, cmd};
@@ -68,12 +68,21 @@ pub(super) fn confirm(
     let dir = comparing::confirm_dir(&context.results.join("runs").join(&run.provenance.run_id));
     if let Some(base) = &base {
         let commit = comparison.base.commit.clone();
-        sides.push(Side::new("base", commit, &again, Some(base.path()), run, &dir)?);
+        sides.push(Side::new(
+            "base",
+            commit,
+            &again,
+            &context.cases,
+            Some(base.path()),
+            run,
+            &dir,
+        )?);
     }
     sides.push(Side::new(
         "now",
         run.provenance.git_commit.clone(),
         &again,
+        &context.cases,
         current,
         run,
         &dir,
@@ -111,9 +120,10 @@ impl Side {
         name: &str,
         commit: Option<String>,
         plan: &Plan,
-        binary: Option<&std::path::Path>,
+        cases: &Path,
+        binary: Option<&Path>,
         run: &Run,
-        dir: &std::path::Path,
+        dir: &Path,
     ) -> anyhow::Result<Self> {
         let mut provenance = run.provenance.clone();
         provenance.run_id = name.into();
@@ -121,7 +131,7 @@ impl Side {
         provenance.git_commit = commit;
         provenance.planned = plan.cases.iter().map(|case| case.id.clone()).collect();
         Ok(Self {
-            runners: runner::of_plan(plan, binary)?,
+            runners: runner::of_plan(plan, cases, binary)?,
             directory: RunDir::create(dir, provenance).context("failed to create the fresh runs")?,
             records: Vec::new(),
         })
