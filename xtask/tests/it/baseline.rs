@@ -228,8 +228,7 @@ fn every_released_format_still_loads() {
         let dir = entry.unwrap().path();
         let stem = std::fs::read_dir(&dir)
             .unwrap()
-            .filter_map(|file| Some(file.unwrap().file_name().to_str()?.strip_suffix(".toml")?.to_owned()))
-            .next()
+            .find_map(|file| Some(file.unwrap().file_name().to_str()?.strip_suffix(".toml")?.to_owned()))
             .unwrap();
         let baseline: Baseline = baseline::load(&dir, &stem).unwrap();
         assert_eq!(baseline.rows.len(), 5, "{}", dir.display());
