@@ -40,6 +40,8 @@ pub enum Command {
     Gate(cmd::gate::Args),
     /// Tell a run as a table, Markdown, JUnit, CSV, JSON, HTML or annotations.
     Report(cmd::report::Args),
+    /// Write the suite of a directory of pypto-lib programs, or tell how the two have drifted apart.
+    Import(cmd::import::Args),
     /// Explain logs: what happened, by which rule, in which lines.
     Classify(cmd::classify::Args),
     /// Run the declared cases, record what happened, and say what changed.

@@ -19,6 +19,7 @@ pub mod expectation;
 pub mod format;
 pub mod gate;
 pub mod host_class;
+pub mod import;
 pub mod interrupt;
 pub mod kernel_binary;
 pub mod kernels;

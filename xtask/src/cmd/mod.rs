@@ -21,6 +21,7 @@ pub mod classify;
 pub mod comparing;
 pub mod diff;
 pub mod gate;
+pub mod import;
 pub mod list;
 pub mod merge;
 pub mod planning;
@@ -120,6 +121,7 @@ fn run(command: Command, context: &mut Context<'_>) -> anyhow::Result<Exit> {
         Command::Baseline(args) => baseline::run(&args, context),
         Command::Gate(args) => gate::run(&args, context),
         Command::Report(args) => report::run(&args, context),
+        Command::Import(args) => import::run(&args, context),
         Command::Classify(args) => classify::run(&args, context),
         Command::Sweep(args) => sweep::run(*args, context),
         Command::Merge(args) => merge::run(&args, context),

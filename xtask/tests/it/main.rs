@@ -17,6 +17,8 @@ mod foreign;
 #[cfg(test)]
 mod gate;
 #[cfg(test)]
+mod import;
+#[cfg(test)]
 mod merge;
 #[cfg(test)]
 mod report;
