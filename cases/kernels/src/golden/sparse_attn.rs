@@ -80,58 +80,10 @@ impl SparseIn<'_> {
 
     /// Attention output of token `t`, 128 × 512, with its rotary lanes turned back.
     fn attend(&self, t: usize) -> Vec<bf16> {
-        let q = &self.q[t * HEADS * HEAD_DIM..][..HEADS * HEAD_DIM];
         let rows = self.rows_of(t);
-        let scale = (HEAD_DIM as f64).sqrt().recip() as f32;
-        let mut heads: Vec<Head> = (0..HEADS)
-            .map(|_| Head {
-                max: f32::NEG_INFINITY,
-                sum: 0.0,
-                out: vec![0.0; HEAD_DIM],
-            })
-            .collect();
-        for tile in rows.chunks(TILE * HEAD_DIM) {
-            let n = tile.len() / HEAD_DIM;
-            let keys = Matrix::transposed(tile, HEAD_DIM);
-            let scores = product_on(HEADS, n, HEAD_DIM, Matrix::rows(q, HEAD_DIM), keys);
-            let scores: Vec<f32> = scores.iter().map(|s| *s as f32 * scale).collect();
-            let maxima: Vec<f32> = scores
-                .chunks(n)
-                .map(|row| row.iter().fold(f32::NEG_INFINITY, |m, s| m.max(*s)))
-                .collect();
-            let weight = |(i, s): (usize, &f32)| f64::from(s - maxima[i / n]).exp() as f32;
-            let weights: Vec<f32> = scores.iter().enumerate().map(weight).collect();
-            let narrow = super::narrow(&weights);
-            let part = product_on(
-                HEADS,
-                HEAD_DIM,
-                n,
-                Matrix::rows(&narrow, n),
-                Matrix::rows(tile, HEAD_DIM),
-            );
-            for (h, head) in heads.iter_mut().enumerate() {
-                let max = head.max.max(maxima[h]);
-                let factor = |m: f32| f64::from(m - max).exp() as f32;
-                let (old, new) = (factor(head.max), factor(maxima[h]));
-                let sum: f32 = weights[h * n..][..n].iter().sum();
-                head.sum = old * head.sum + new * sum;
-                for (o, p) in head.out.iter_mut().zip(&part[h * HEAD_DIM..]) {
-                    *o = old * *o + new * *p as f32;
-                }
-                head.max = max;
-            }
-        }
-        let mut out = Vec::with_capacity(HEADS * HEAD_DIM);
-        for (h, head) in heads.iter_mut().enumerate() {
-            let sink = f64::from(self.attn_sink[h] - head.max).exp() as f32;
-            let denominator = head.sum + sink;
-            head.out.iter_mut().for_each(|o| *o /= denominator);
-            let angle = |table: &[bf16], i: usize| table[t * ROPE_DIM + i].to_f32();
-            let (cos, sin) = (|i| angle(self.rope_cos, i), |i| angle(self.rope_sin, i));
-            rotate(&mut head.out[NOPE_DIM..], cos, sin, Direction::Inverse);
-            out.extend(head.out.iter().map(|v| bf16::from_f32(*v)));
-        }
-        out
+        let angles = [self.rope_cos, self.rope_sin].map(|table| &table[t * ROPE_DIM..][..ROPE_DIM]);
+        let q = &self.q[t * HEADS * HEAD_DIM..][..HEADS * HEAD_DIM];
+        attend(q, rows.chunks(TILE * HEAD_DIM), self.attn_sink, angles)
     }
 
     /// The attended rows, T × 128 × 512; zero from `num_tokens` on.
@@ -149,6 +101,66 @@ impl SparseIn<'_> {
     pub fn output(&self) -> Vec<bf16> {
         output_projection(&self.attention(), self.wo_a, self.wo_b, self.wo_b_scale)
     }
+}
+
+/// Attention of one token, queries `q` 128 × 512, over blocks of 512-wide rows: one softmax step per block, ascending, with
+/// the weights of a block rounded to bf16 relative to its own largest score. Rotary lanes are turned back by `angles`
+/// (cosines, sines). Without any row the result is zero.
+pub(super) fn attend<'a>(
+    q: &[bf16],
+    blocks: impl Iterator<Item = &'a [bf16]>,
+    sink: &[f32],
+    [rope_cos, rope_sin]: [&[bf16]; 2],
+) -> Vec<bf16> {
+    let scale = (HEAD_DIM as f64).sqrt().recip() as f32;
+    let mut heads: Vec<Head> = (0..HEADS)
+        .map(|_| Head {
+            max: f32::NEG_INFINITY,
+            sum: 0.0,
+            out: vec![0.0; HEAD_DIM],
+        })
+        .collect();
+    for tile in blocks {
+        let n = tile.len() / HEAD_DIM;
+        let keys = Matrix::transposed(tile, HEAD_DIM);
+        let scores = product_on(HEADS, n, HEAD_DIM, Matrix::rows(q, HEAD_DIM), keys);
+        let scores: Vec<f32> = scores.iter().map(|s| *s as f32 * scale).collect();
+        let maxima: Vec<f32> = scores
+            .chunks(n)
+            .map(|row| row.iter().fold(f32::NEG_INFINITY, |m, s| m.max(*s)))
+            .collect();
+        let weight = |(i, s): (usize, &f32)| f64::from(s - maxima[i / n]).exp() as f32;
+        let weights: Vec<f32> = scores.iter().enumerate().map(weight).collect();
+        let narrow = super::narrow(&weights);
+        let part = product_on(
+            HEADS,
+            HEAD_DIM,
+            n,
+            Matrix::rows(&narrow, n),
+            Matrix::rows(tile, HEAD_DIM),
+        );
+        for (h, head) in heads.iter_mut().enumerate() {
+            let max = head.max.max(maxima[h]);
+            let factor = |m: f32| f64::from(m - max).exp() as f32;
+            let (old, new) = (factor(head.max), factor(maxima[h]));
+            let sum: f32 = weights[h * n..][..n].iter().sum();
+            head.sum = old * head.sum + new * sum;
+            for (o, p) in head.out.iter_mut().zip(&part[h * HEAD_DIM..]) {
+                *o = old * *o + new * *p as f32;
+            }
+            head.max = max;
+        }
+    }
+    let mut out = Vec::with_capacity(HEADS * HEAD_DIM);
+    for (h, head) in heads.iter_mut().enumerate() {
+        let sink = f64::from(sink[h] - head.max).exp() as f32;
+        let denominator = head.sum + sink;
+        head.out.iter_mut().for_each(|o| *o /= denominator);
+        let (cos, sin) = (|i: usize| rope_cos[i].to_f32(), |i: usize| rope_sin[i].to_f32());
+        rotate(&mut head.out[NOPE_DIM..], cos, sin, Direction::Inverse);
+        out.extend(head.out.iter().map(|v| bf16::from_f32(*v)));
+    }
+    out
 }
 
 /// Grouped low-rank projection of attended rows T × 128 × 512: bf16 per group, int8 back to 7168.
