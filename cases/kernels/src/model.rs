@@ -52,8 +52,12 @@ pub const CMP_PAGES: usize = 32;
 
 /// Tokens of a prefill tile.
 pub const PREFILL_TOKENS: usize = 128;
-/// Tokens of a decode step: 4 requests of 2.
-pub const DECODE_TOKENS: usize = 8;
+/// Requests of a decode step.
+pub const REQUESTS: usize = 4;
+/// Tokens of a request in a decode step.
+pub const STEP_TOKENS: usize = 2;
+/// Tokens of a decode step.
+pub const DECODE_TOKENS: usize = REQUESTS * STEP_TOKENS;
 /// Rows that the matrix unit works on at a time.
 pub const MATRIX_ROWS: usize = 16;
 

@@ -5,6 +5,10 @@
 //! and a function that submits its launches in the current scope. A composed program declares all
 //! scratch of its body in source order, allocates once, then calls the functions.
 
+mod decode_attend;
+pub mod decode_sparse_attn;
+pub mod decode_sparse_attn_hca;
+pub mod decode_sparse_attn_swa;
 pub mod hc_post;
 pub mod hc_pre;
 pub mod prefill_attention_swa;

@@ -35,11 +35,17 @@ pub(crate) struct OutWeights {
 }
 
 impl OutWeights {
+    /// Uniform weights with a width of one over the root of the inputs.
     pub(crate) fn draw(fixture: Fixture, rounding: Rounding) -> Self {
-        let width = |inputs: usize| Dist::centred((inputs as f32).sqrt().recip());
+        Self::draw_as(fixture, Dist::centred, rounding)
+    }
+
+    /// Weights of a distribution that is given by its size, which is one over the root of the inputs.
+    pub(crate) fn draw_as(fixture: Fixture, dist: fn(f32) -> Dist, rounding: Rounding) -> Self {
+        let dist = |inputs: usize| dist((inputs as f32).sqrt().recip());
         Self {
-            wo_a: fixture.real("wo_a", DType::Bf16, &[O_GROUPS, O_LORA, GROUP_DIM], width(GROUP_DIM)),
-            wo_b: fixture.quantised_rows("wo_b", HIDDEN, LOW, width(LOW), rounding),
+            wo_a: fixture.real("wo_a", DType::Bf16, &[O_GROUPS, O_LORA, GROUP_DIM], dist(GROUP_DIM)),
+            wo_b: fixture.quantised_rows("wo_b", HIDDEN, LOW, dist(LOW), rounding),
         }
     }
 }
