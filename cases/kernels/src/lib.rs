@@ -33,4 +33,5 @@ pub mod model;
 pub mod ops;
 pub mod params;
 pub mod registry;
+mod scopes;
 pub mod tile;

@@ -50,6 +50,21 @@ pub const ORI_PAGES: usize = 128;
 /// Pages of the compressed pool.
 pub const CMP_PAGES: usize = 32;
 
+/// Inner width of an expert's feed-forward network.
+pub const EXPERT_DIM: usize = 3072;
+/// Bound of an expert's gate and up projections.
+pub const SWIGLU_LIMIT: f32 = 10.0;
+/// Experts that a token is routed to.
+pub const CHOSEN: usize = 6;
+/// Experts that a rank owns.
+pub const LOCAL_EXPERTS: usize = 48;
+/// Factor of the normalised route weights.
+pub const ROUTE_SCALE: f32 = 2.5;
+/// Layers from the first on that route by token id instead of by score.
+pub const HASH_LAYERS: i32 = 3;
+/// Token ids.
+pub const VOCAB: usize = 129_280;
+
 /// Tokens of a prefill tile.
 pub const PREFILL_TOKENS: usize = 128;
 /// Requests of a decode step.
