@@ -10,6 +10,7 @@ pub fn all() -> &'static [&'static dyn Kernel] {
         &ops::decode_sparse_attn::DecodeSparseAttn,
         &ops::decode_sparse_attn_hca::DecodeSparseAttnHca,
         &ops::decode_sparse_attn_swa::DecodeSparseAttnSwa,
+        &ops::gate::Gate,
         &ops::hc_post::HcPost,
         &ops::hc_pre::HcPre,
         &ops::prefill_attention_swa::PrefillAttentionSwa,

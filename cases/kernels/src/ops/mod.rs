@@ -9,6 +9,7 @@ mod decode_attend;
 pub mod decode_sparse_attn;
 pub mod decode_sparse_attn_hca;
 pub mod decode_sparse_attn_swa;
+pub mod gate;
 pub mod hc_post;
 pub mod hc_pre;
 pub mod prefill_attention_swa;
