@@ -10,6 +10,8 @@ pub fn all() -> &'static [&'static dyn Kernel] {
         &ops::decode_sparse_attn::DecodeSparseAttn,
         &ops::decode_sparse_attn_hca::DecodeSparseAttnHca,
         &ops::decode_sparse_attn_swa::DecodeSparseAttnSwa,
+        &ops::expert_routed::ExpertRouted,
+        &ops::expert_shared::ExpertShared,
         &ops::gate::Gate,
         &ops::hc_post::HcPost,
         &ops::hc_pre::HcPre,

@@ -7,6 +7,7 @@
 #![cfg_attr(test, expect(clippy::float_cmp, reason = "the tests know exact values"))]
 
 pub mod decode_attn;
+pub mod expert;
 pub mod gate;
 pub mod hc_post;
 pub mod hc_pre;

@@ -9,6 +9,8 @@ mod decode_attend;
 pub mod decode_sparse_attn;
 pub mod decode_sparse_attn_hca;
 pub mod decode_sparse_attn_swa;
+pub mod expert_routed;
+pub mod expert_shared;
 pub mod gate;
 pub mod hc_post;
 pub mod hc_pre;
@@ -16,6 +18,7 @@ pub mod prefill_attention_swa;
 pub mod prefill_sparse_attn;
 pub mod qkv_proj_rope;
 pub mod rmsnorm;
+mod swiglu;
 
 use crate::kernel::{ParamSpec, Params};
 use crate::model::{DECODE_TOKENS, PREFILL_TOKENS};
