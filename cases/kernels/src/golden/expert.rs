@@ -26,7 +26,7 @@ impl Projection<'_> {
     }
 
     /// Exact products of rows of codes.
-    fn apply(&self, rows: &[i8]) -> Vec<i32> {
+    pub(super) fn apply(&self, rows: &[i8]) -> Vec<i32> {
         let inputs = self.codes.len() / self.scales.len();
         product_codes(
             rows.len() / inputs,

@@ -9,8 +9,11 @@
 pub mod decode_attn;
 pub mod expert;
 pub mod gate;
+pub mod hc_head;
 pub mod hc_post;
 pub mod hc_pre;
+pub mod input_pack;
+pub mod mtp_projection;
 mod product;
 pub mod qkv;
 mod quant;

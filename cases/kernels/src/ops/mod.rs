@@ -12,8 +12,11 @@ pub mod decode_sparse_attn_swa;
 pub mod expert_routed;
 pub mod expert_shared;
 pub mod gate;
+pub mod hc_head;
 pub mod hc_post;
 pub mod hc_pre;
+pub mod input_pack;
+pub mod mtp_projection;
 pub mod prefill_attention_swa;
 pub mod prefill_sparse_attn;
 pub mod qkv_proj_rope;
@@ -28,6 +31,13 @@ pub const MODE: ParamSpec = ParamSpec::choice(
     "mode",
     &["prefill", "decode"],
     "Run at 128 tokens (prefill) or at 8 (decode)",
+);
+
+/// The same for programs that run at 8 tokens when nothing is said.
+pub const DECODE_MODE: ParamSpec = ParamSpec::choice(
+    "mode",
+    &["decode", "prefill"],
+    "Run at 8 tokens (decode) or at 128 (prefill)",
 );
 
 /// Tokens of the chosen [`MODE`].

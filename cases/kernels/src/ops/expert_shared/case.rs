@@ -9,12 +9,10 @@ use super::expert_shared;
 use crate::compare::{RatioReldiff, TensorVerdict};
 use crate::fixture::{Dist, Fixture, Quantised, Rounding, poison};
 use crate::golden::expert::feed_forward;
-use crate::kernel::{
-    Gflop, Instance, Kernel, KernelInfo, Level, OutputInfo, ParamSpec, Params, SetupError, entry_scope,
-};
+use crate::kernel::{Gflop, Instance, Kernel, KernelInfo, Level, OutputInfo, Params, SetupError, entry_scope};
 use crate::model::{EXPERT_DIM, HIDDEN};
-use crate::ops::mode_tokens;
 use crate::ops::swiglu::ExpertWeights;
+use crate::ops::{DECODE_MODE, mode_tokens};
 use crate::scopes::BodyScopes;
 
 /// The standalone kernel.
@@ -26,11 +24,7 @@ static INFO: KernelInfo = KernelInfo {
     summary: "Shared expert: an int8 SwiGLU network over every token",
     level: Level::L2,
     ranks: 1,
-    params: &[ParamSpec::choice(
-        "mode",
-        &["decode", "prefill"],
-        "Run at 8 tokens (decode) or at 128 (prefill)",
-    )],
+    params: &[DECODE_MODE],
     outputs: &[OutputInfo {
         name: "sh",
         dtype: DType::Bf16,

@@ -16,7 +16,7 @@ use crate::kernel::{
     Gflop, Instance, Kernel, KernelInfo, Level, OutputInfo, ParamSpec, Params, SetupError, entry_scope,
 };
 use crate::model::{CHOSEN, HIDDEN, ROUTE_SCALE, VOCAB};
-use crate::ops::mode_tokens;
+use crate::ops::{DECODE_MODE, mode_tokens};
 use crate::scopes::BodyScopes;
 
 /// The standalone kernel.
@@ -29,11 +29,7 @@ static INFO: KernelInfo = KernelInfo {
     level: Level::L2,
     ranks: 1,
     params: &[
-        ParamSpec::choice(
-            "mode",
-            &["decode", "prefill"],
-            "Run at 8 tokens (decode) or at 128 (prefill)",
-        ),
+        DECODE_MODE,
         ParamSpec::choice(
             "experts",
             &["384", "96"],

@@ -328,7 +328,7 @@ fn comb_sinkhorn(
 
 vectorised! {
     /// `sum = (x₀·g₀ + x₁·g₁) + (x₂·g₂ + x₃·g₃)`.
-    fn collapse(streams: [&[f32]; STREAMS], gates: [f32; STREAMS], sum: &mut [f32]) {
+    pub(super) fn collapse(streams: [&[f32]; STREAMS], gates: [f32; STREAMS], sum: &mut [f32]) {
         for (d, sum) in sum.iter_mut().enumerate() {
             let [a, b, c, e] = [0, 1, 2, 3].map(|i| streams[i][d] * gates[i]);
             *sum = (a + b) + (c + e);
