@@ -4,6 +4,7 @@
 //! are made up, since no machine sweeps that many kernels for a benchmark; everything that is timed is
 //! what a sweep does with its records.
 
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -156,9 +157,10 @@ fn made_up(cases: &[CaseId], matrix: &str, run_id: &str, salt: u64) -> Run {
             let samples = format!("[{ns},{},{},{},{}]", ns + 1000, ns + 2500, ns + 900, ns + 400);
             ("pass", "", format!(r#"{{"clock":"device","samples_ns":{samples}}}"#))
         };
-        lines.push_str(&format!(
+        let _ = write!(
+            lines,
             "\n{{\"case\":\"{case}\",\"attempt\":1,\"repeat\":0,\"outcome\":\"{outcome}\",\"cause\":\"{cause}\",\"expectation\":{{\"state\":\"none\"}},\"evidence\":{{\"summary\":\"every output within its tolerance\",\"source\":\"report\"}},\"rings\":{{\"asked\":null,\"effective\":null,\"usage\":[{ring},{ring},{ring},{ring}]}},\"latency\":{latency},\"queue_ns\":0,\"setup_ns\":1,\"total_ns\":2,\"declared_memory_bytes\":null,\"peak_memory_bytes\":null,\"work\":{{\"tasks_submitted\":100,\"tasks_dispatched\":90}},\"kernel\":\"rmsnorm\",\"params\":{{}},\"seed\":0,\"kernel_hash\":null,\"tags\":[],\"devices\":[],\"log\":\"logs/x.log\"}}"
-        ));
+        );
     }
     lines.push('\n');
     let provenance = read::parse_run(&header).expect("a header of this version");

@@ -206,7 +206,7 @@ fn a_formula_as_first_character_is_text_in_a_spreadsheet() {
 
 #[test]
 fn reports_for_people_are_bounded_and_say_what_they_left_out() {
-    let names: Vec<String> = (0..9_000).map(|n| format!("s/case-{n:05}")).collect();
+    let names: Vec<String> = (0..6_000).map(|n| format!("s/case-{n:05}")).collect();
     let base = with(run("base"), names.iter().map(|name| record(name)));
     let failing = names.iter().map(|name| {
         let mut record = record(name).outcome("mismatch/output");
@@ -229,7 +229,7 @@ fn reports_for_people_are_bounded_and_say_what_they_left_out() {
         assert!(text.len() < 4 << 20, "{format:?}: {}", text.len());
     }
     let json = rendered(&base, &now, Format::Json);
-    assert!(json.contains("case-08999"));
+    assert!(json.contains("case-05999"));
 }
 
 #[test]
