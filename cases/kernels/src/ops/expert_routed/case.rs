@@ -187,3 +187,68 @@ impl Instance for Case {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+    use std::time::Duration;
+
+    use ring_runtime::{RingLimits, Runtime, RuntimeConfig, ScopeMode};
+
+    use super::*;
+    use crate::check::{AMPLE, Given, fresh_seed, session};
+    use crate::compare::Outcome;
+
+    const SMALL: Given<'_> = &[("recv_max", "16"), ("weight_alias", "1"), ("routes", "40")];
+
+    #[test]
+    fn a_wrong_row_weight_is_seen() {
+        let mut session = session("expert_routed", SMALL, fresh_seed(), AMPLE);
+        session.instance().golden();
+        let case = session
+            .instance()
+            .as_any()
+            .downcast_ref::<Case>()
+            .expect("this kernel's case");
+        let expert = case.count.iter().position(|n| *n > 0).expect("40 rows were sent");
+        case.received.weights.write::<f32>()[expert * 16] += 1.0;
+        assert!(session.dispatch(Duration::ZERO).passed());
+        let verdict = &session.instance().validate()[0];
+        assert_eq!(verdict.outcome, Outcome::Mismatch, "{verdict:#?}");
+        assert_eq!(
+            verdict.first.as_ref().map(|at| at.index[..2].to_vec()),
+            Some(vec![expert, 0])
+        );
+    }
+
+    /// Two scopes deep, as in a mixture of experts, the hidden rows lie in ring 3 in front of the tiles'
+    /// buffers and hold all of them back, whether bodies are scopes or not.
+    #[test]
+    fn hidden_rows_hold_back_the_tiles_behind_them() {
+        let session = session("expert_routed", SMALL, fresh_seed(), AMPLE);
+        let case = session
+            .instance()
+            .as_any()
+            .downcast_ref::<Case>()
+            .expect("this kernel's case");
+        let tiles: usize = case.count.iter().map(|n| n.div_ceil(MATRIX_ROWS)).sum();
+        for bodies in [BodyScopes::Automatic, BodyScopes::ExplicitOnly] {
+            case.reset();
+            let rings =
+                [1 << 20, 1 << 20, 1 << 20, 64 << 20].map(|heap| RingLimits::new(heap, 1024, 1024).expect("valid"));
+            let mut runtime = Runtime::new(RuntimeConfig::new(rings, NonZeroUsize::MIN)).expect("a valid config");
+            let report = runtime.run(|o| {
+                entry_scope(o, |o| {
+                    o.scope(ScopeMode::Auto, |o| {
+                        expert_routed(o, bodies, &case.received, &case.weights, &case.y)
+                    })
+                })
+            });
+            assert!(report.passed(), "{bodies:?}: {:?}", report.end);
+            let bytes = 2_362_368 + tiles as u64 * (589_824 + 458_752);
+            assert_eq!(report.rings.map(|r| r.heap_high_water), [0, 0, 0, bytes], "{bodies:?}");
+            assert_eq!(report.rings[3].tasks_submitted as usize, 8 * tiles + 1, "{bodies:?}");
+            assert!(case.validate()[0].passed(), "{bodies:?}");
+        }
+    }
+}

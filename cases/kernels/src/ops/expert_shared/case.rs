@@ -112,3 +112,62 @@ impl Instance for Case {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+    use std::time::Duration;
+
+    use ring_runtime::{RingLimits, Runtime, RuntimeConfig};
+
+    use super::*;
+    use crate::check::{AMPLE, fresh_seed, session};
+    use crate::compare::Outcome;
+
+    #[test]
+    fn a_wrong_scale_is_seen() {
+        let mut session = session("expert_shared", &[], fresh_seed(), AMPLE);
+        session.instance().golden();
+        let case = session
+            .instance()
+            .as_any()
+            .downcast_ref::<Case>()
+            .expect("this kernel's case");
+        // 4 % on one column in 16: more than the 1 % that may differ.
+        for scale in case.weights.down.scales.write::<f32>().iter_mut().step_by(16) {
+            *scale *= 1.04;
+        }
+        assert!(session.dispatch(Duration::ZERO).passed());
+        let verdict = &session.instance().validate()[0];
+        assert_eq!(verdict.outcome, Outcome::Mismatch, "{verdict:#?}");
+    }
+
+    /// In an entry without automatic scopes all tiles' buffers stay until the scope around the stage closes.
+    #[test]
+    fn tiles_add_up_without_automatic_scopes() {
+        let session = session("expert_shared", &[("mode", "prefill")], fresh_seed(), AMPLE);
+        let case = session
+            .instance()
+            .as_any()
+            .downcast_ref::<Case>()
+            .expect("this kernel's case");
+        let scale = case.x.scales.reshape(&[128, 1]);
+        let rings = [1 << 20, 16 << 20, 1 << 20, 1 << 20].map(|heap| RingLimits::new(heap, 64, 64).expect("valid"));
+        let mut runtime = Runtime::new(RuntimeConfig::new(rings, NonZeroUsize::MIN)).expect("a valid config");
+        let report = runtime.run(|o| {
+            entry_scope(o, |o| {
+                expert_shared(
+                    o,
+                    BodyScopes::ExplicitOnly,
+                    &case.x.codes,
+                    &scale,
+                    &case.weights,
+                    &case.sh,
+                )
+            })
+        });
+        assert!(report.passed(), "{:?}", report.end);
+        assert_eq!(report.rings.map(|ring| ring.heap_high_water), [0, 8 * 1_098_752, 0, 0]);
+        assert!(case.validate()[0].passed());
+    }
+}

@@ -236,3 +236,47 @@ impl Instance for Case {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::check::{AMPLE, fresh_seed, session};
+    use crate::compare::Outcome;
+
+    /// Outcomes of a run whose arguments `change` altered after the reference was computed.
+    fn outcomes(layer_id: &str, change: impl FnOnce(&Case)) -> Vec<Outcome> {
+        let mut session = session("gate", &[("layer_id", layer_id)], fresh_seed(), AMPLE);
+        session.instance().golden();
+        change(
+            session
+                .instance()
+                .as_any()
+                .downcast_ref::<Case>()
+                .expect("this kernel's case"),
+        );
+        assert!(session.dispatch(Duration::ZERO).passed());
+        session.instance().validate().iter().map(|v| v.outcome).collect()
+    }
+
+    #[test]
+    fn a_wrong_bias_changes_the_choice_but_not_the_weights() {
+        let found = outcomes("10", |case| case.weights.bias.write::<f32>()[7] += 4.0);
+        assert_eq!(found, [Outcome::Pass, Outcome::Pass, Outcome::Mismatch, Outcome::Pass]);
+    }
+
+    #[test]
+    fn a_wrong_norm_is_seen_in_every_output() {
+        let found = outcomes("1", |case| {
+            for gain in case.weights.norm.write::<bf16>().iter_mut().step_by(2) {
+                *gain = bf16::from_f32(1.5);
+            }
+        });
+        let [codes, scales, indices, weights] = found[..] else {
+            panic!("four outputs")
+        };
+        assert_eq!([codes, scales, weights], [Outcome::Mismatch; 3]);
+        assert_eq!(indices, Outcome::Pass, "the table knows no norm");
+    }
+}
