@@ -7,7 +7,7 @@ use ring_runtime::Tensor;
 use super::scan::{Judged, Rows, scan, wide};
 use super::verdict::TensorVerdict;
 
-/// Sampled ids: the argmax (first occurrence) of the *program's* logits, row by row; what is beyond the rows of the logits is zero.
+/// Sampled ids, one padded row per row of logits: the argmax (first occurrence) of the *program's* logits, then zeros.
 #[derive(Clone, Copy, Debug)]
 pub struct SampledIds;
 
@@ -19,15 +19,20 @@ impl SampledIds {
             .fold(0, |best, (i, v)| if *v > row[best] { i } else { best })
     }
 
-    /// Checks `actual` against `logits` [rows, vocabulary], both of the program.
+    /// Checks `actual` [rows, padded] against `logits` [rows, vocabulary], both of the program.
     pub fn compare(&self, name: &str, actual: &Tensor, logits: &Tensor) -> TensorVerdict {
         let mut verdict = TensorVerdict::start(name, actual, self);
         let vocabulary = logits.dims()[logits.rank() - 1];
+        let padded = actual.dims()[actual.rank() - 1];
         let logits = wide(logits);
+        assert_eq!(
+            actual.len() / padded,
+            logits.len() / vocabulary,
+            "`{name}` has a row per row of logits"
+        );
         let expected = logits
             .chunks(vocabulary)
-            .map(|row| Self::argmax(row) as f64)
-            .chain(std::iter::repeat(0.0));
+            .flat_map(|row| std::iter::once(Self::argmax(row) as f64).chain(std::iter::repeat_n(0.0, padded - 1)));
         for (i, (a, e)) in wide(actual).into_iter().zip(expected).enumerate() {
             if a != e {
                 verdict.mismatched += 1;
@@ -88,10 +93,19 @@ mod tests {
     #[test]
     fn the_first_of_equal_logits_is_sampled() {
         let logits = Tensor::from_vec(&[2, 3], vec![1f32, 5.0, 5.0, -1.0, -2.0, -3.0]);
-        let check = |ids: Vec<i32>| SampledIds.compare("ids", &Tensor::from_vec(&[4], ids), &logits).outcome;
+        let check = |ids: Vec<i32>| {
+            SampledIds
+                .compare("ids", &Tensor::from_vec(&[2, 2], ids), &logits)
+                .outcome
+        };
         assert_eq!(check(vec![1, 0, 0, 0]), Outcome::Pass);
-        assert_eq!(check(vec![2, 0, 0, 0]), Outcome::Mismatch);
-        assert_eq!(check(vec![1, 0, 7, 0]), Outcome::Mismatch);
+        assert_eq!(
+            check(vec![2, 0, 0, 0]),
+            Outcome::Mismatch,
+            "the second of two equal ones"
+        );
+        assert_eq!(check(vec![1, 0, 7, 0]), Outcome::Mismatch, "another id");
+        assert_eq!(check(vec![1, 7, 0, 0]), Outcome::Mismatch, "the padding of a row");
     }
 
     #[test]
