@@ -1,6 +1,7 @@
 //! What a kernel is: a declaration, and instances of it that can be dispatched and validated.
 
 use std::any::Any;
+use std::num::NonZeroUsize;
 
 use ring_runtime::{DType, Halted, Orchestrator, ScopeMode};
 
@@ -69,6 +70,20 @@ pub struct KernelInfo {
     pub gflop: Gflop,
     /// Least heap of each ring at the default parameters, in bytes, as the spec computes it; `None` where it gives none.
     pub ring_bytes: Option<[u64; 4]>,
+}
+
+impl KernelInfo {
+    /// Least worker cores of each rank.
+    ///
+    /// A task that waits for a peer holds its core meanwhile: it gives way to other threads, but not to
+    /// other blocks. With a second core the rank goes on with what the peer waits for in turn.
+    pub const fn min_cores(&self) -> NonZeroUsize {
+        if self.ranks > 1 {
+            NonZeroUsize::MIN.saturating_add(1)
+        } else {
+            NonZeroUsize::MIN
+        }
+    }
 }
 
 /// A kernel: one module, and one line in the registry.

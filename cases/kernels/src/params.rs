@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::num::NonZeroUsize;
 
 /// Why a kernel can't be set up.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -43,6 +44,16 @@ pub enum SetupError {
         name: String,
         /// All kernels.
         valid: String,
+    },
+    /// The kernel's ranks can't get along with so few cores.
+    #[error("`{kernel}` needs at least {least} worker cores per rank, not {cores}: a wait for a peer holds one")]
+    TooFewCores {
+        /// Kernel asked for.
+        kernel: &'static str,
+        /// What it needs.
+        least: NonZeroUsize,
+        /// What was given.
+        cores: NonZeroUsize,
     },
     /// Parameters that are each valid but not together.
     #[error("parameters of `{kernel}` don't fit together: {reason}")]

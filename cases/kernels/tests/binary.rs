@@ -360,3 +360,18 @@ fn the_list_describes_every_kernel() {
     assert_eq!(pre["tolerances"], serde_json::json!(["gate_rtol", "gate_atol"]));
     assert_eq!(pre["outputs"][0]["shape"], serde_json::json!([128, 7168]));
 }
+
+#[test]
+fn a_rank_needs_a_second_core() {
+    let output = kernel()
+        .args(["run", "lm_head", "--seed", "7", "--cores", "1", "--ring-heap", AMPLE])
+        .args(COUNTS)
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(
+        text.contains("`lm_head` needs at least 2 worker cores per rank, not 1"),
+        "{text}"
+    );
+}

@@ -87,7 +87,7 @@ pub(crate) struct RunArgs {
     /// Dispatch and time this often; 0 leaves the benchmark out.
     #[arg(long, default_value_t = 0)]
     pub(crate) rounds: u32,
-    /// Run this many worker cores per rank [default: those of the machine].
+    /// Run this many worker cores per rank [default: those of the machine, and at least 2 for several ranks].
     #[arg(long)]
     pub(crate) cores: Option<NonZeroUsize>,
     /// Append the report to this file [default: $RINGSWEEP_REPORT].

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use kernels::dispatch::{Dispatch, RankEnd, Session, panic_text};
-use kernels::kernel::{Instance, Kernel, Params, SetupError, Value as ParamValue};
+use kernels::kernel::{Instance, Kernel, KernelInfo, Params, SetupError, Value as ParamValue};
 use kernels::registry;
 use ring_runtime::{ConfigError, RingLimits, RunEnd, RunReport, RuntimeConfig, Timeouts};
 use serde_json::Value;
@@ -198,15 +198,25 @@ impl Case<'_> {
         resolved.map_err(|error| setup_error(&error))
     }
 
-    fn config(&self) -> Result<RuntimeConfig, Verdict> {
+    fn config(&self, info: &KernelInfo) -> Result<RuntimeConfig, Verdict> {
         let a = self.args;
+        let least = info.min_cores();
+        if let Some(cores) = a.cores.filter(|cores| *cores < least) {
+            return Err(setup_error(&SetupError::TooFewCores {
+                kernel: info.name,
+                least,
+                cores,
+            }));
+        }
         let ring = |r: usize| RingLimits::new(a.ring_heap[r], a.ring_task_window[r], a.ring_dep_pool[r]);
         let rings = (0..4)
             .map(ring)
             .collect::<Result<Vec<_>, _>>()
             .map_err(|e| config_error(&e))?;
         let rings = rings.try_into().expect("there are four rings");
-        let machine = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        let machine = std::thread::available_parallelism()
+            .unwrap_or(NonZeroUsize::MIN)
+            .max(least);
         let mut timeouts = Timeouts::DEFAULT;
         if let Some(ms) = a.scheduler_timeout_ms {
             timeouts.scheduler = Duration::from_millis(ms);
@@ -220,7 +230,7 @@ impl Case<'_> {
     /// The case; `Err` is a verdict that ends it early.
     fn run(&mut self) -> Result<Verdict, Verdict> {
         let (kernel, params) = self.resolve()?;
-        let config = self.config()?;
+        let config = self.config(kernel.info())?;
         let seed = self.args.seed;
         let instance: Box<dyn Instance> = self.stage("fixture", "generate inputs", |_| {
             kernel.prepare(&params, seed).map_err(|error| setup_error(&error))
