@@ -64,6 +64,8 @@ pub const ROUTE_SCALE: f32 = 2.5;
 pub const HASH_LAYERS: i32 = 3;
 /// Token ids.
 pub const VOCAB: usize = 129_280;
+/// Ranks of the programs that span several.
+pub const RANKS: usize = 2;
 
 /// Tokens of a prefill tile.
 pub const PREFILL_TOKENS: usize = 128;

@@ -17,6 +17,7 @@ pub fn all() -> &'static [&'static dyn Kernel] {
         &ops::hc_post::HcPost,
         &ops::hc_pre::HcPre,
         &ops::input_pack::InputPack,
+        &ops::lm_head::LmHead,
         &ops::mtp_projection::MtpProjection,
         &ops::prefill_attention_swa::PrefillAttentionSwa,
         &ops::prefill_sparse_attn::PrefillSparseAttn,
