@@ -18,6 +18,7 @@ pub fn all() -> &'static [&'static dyn Kernel] {
         &ops::hc_pre::HcPre,
         &ops::input_pack::InputPack,
         &ops::lm_head::LmHead,
+        &ops::moe::Moe,
         &ops::mtp_projection::MtpProjection,
         &ops::prefill_attention_swa::PrefillAttentionSwa,
         &ops::prefill_sparse_attn::PrefillSparseAttn,

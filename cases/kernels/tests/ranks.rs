@@ -123,3 +123,85 @@ fn lm_head_needs_exactly_its_total() {
 fn lm_head_ends_with_the_cause_of_the_failing_rank() {
     a_failing_rank_is_the_cause("lm_head", &[]);
 }
+
+/// Tiles of rank `rank`, from the eight ring-3 tasks of each beside the one allocation.
+fn tiles(run: &Checked, rank: usize) -> u64 {
+    let tasks = u64::from(tasks(run)[rank][3]);
+    assert_eq!(tasks % 8, 1, "{tasks} tasks");
+    tasks / 8
+}
+
+#[test]
+fn moe_matches_with_a_random_table() {
+    let run = check_kernel("moe", &[], fresh_seed());
+    for (rank, report) in run.reports.iter().enumerate() {
+        let tiles = tiles(&run, rank);
+        assert!((1..=48).contains(&tiles), "{tiles}");
+        let [_, first, second, third] = report.rings.map(|ring| ring.heap_high_water);
+        assert_eq!((first, third), (6_348_800, 2_362_368 + 1_048_576 * tiles));
+        // The tile of the shared expert may still be there, or not.
+        assert!([11_124_736, 11_124_736 + 1_098_752].contains(&second), "{second}");
+        assert_eq!(report.rings.map(|ring| ring.tasks_submitted)[..3], [0, 18, 14]);
+    }
+}
+
+#[test]
+fn moe_sends_all_tokens_to_six_experts_in_a_score_layer() {
+    let run = check_kernel("moe", &[("layer_id", "10")], fresh_seed());
+    assert_eq!((run.high_water(1), run.high_water(3)), (6_348_800, 5_508_096));
+    assert_eq!(tasks(&run), [[0, 18, 14, 25]; 2]);
+}
+
+#[test]
+fn moe_leaves_tokens_out() {
+    for num_tokens in ["-1", "0", "1", "7"] {
+        for layer_id in ["1", "30"] {
+            check_kernel(
+                "moe",
+                &[
+                    ("num_tokens", num_tokens),
+                    ("layer_id", layer_id),
+                    ("weight_alias", "1"),
+                ],
+                fresh_seed(),
+            );
+        }
+    }
+}
+
+#[test]
+fn moe_prefill_matches_and_fills_every_expert() {
+    let given = [("mode", "prefill"), ("table", "balanced")];
+    let run = check_kernel("moe", &given, fresh_seed());
+    assert_eq!((run.high_water(1), run.high_water(3)), (97_126_400, 88_129_536));
+    // Beside gate's 17, six tasks per tile of the shared expert, and six of the inner scope.
+    assert_eq!(tasks(&run), [[0, 18, 17 + 8 * 6 + 6, 8 * 48 + 1]; 2]);
+}
+
+#[test]
+fn moe_prefill_matches_with_tokens_left_out() {
+    let given = [("mode", "prefill"), ("layer_id", "3"), ("num_tokens", "64")];
+    let run = check_kernel("moe", &given, fresh_seed());
+    assert_eq!((run.high_water(1), run.high_water(3)), (97_126_400, 62_963_712));
+}
+
+#[test]
+fn moe_needs_exactly_its_totals() {
+    let given = [("table", "balanced"), ("weight_alias", "1")];
+    two_sided("moe", &given, 1, 6_348_800, Launch::Never);
+    two_sided("moe", &given, 2, 11_124_736, Launch::Possible);
+    two_sided("moe", &given, 3, 52_694_016, Launch::Possible);
+}
+
+#[test]
+fn moe_prefill_needs_exactly_its_totals() {
+    let given = [("mode", "prefill"), ("table", "balanced"), ("weight_alias", "1")];
+    two_sided("moe", &given, 1, 97_126_400, Launch::Never);
+    two_sided("moe", &given, 2, 177_995_776, Launch::Possible);
+    two_sided("moe", &given, 3, 88_129_536, Launch::Possible);
+}
+
+#[test]
+fn moe_ends_with_the_cause_of_the_failing_rank() {
+    a_failing_rank_is_the_cause("moe", &[("weight_alias", "1")]);
+}

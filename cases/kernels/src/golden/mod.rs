@@ -14,6 +14,7 @@ pub mod hc_post;
 pub mod hc_pre;
 pub mod input_pack;
 pub mod lm_head;
+pub mod moe;
 pub mod mtp_projection;
 mod product;
 pub mod qkv;

@@ -17,6 +17,7 @@ pub mod hc_post;
 pub mod hc_pre;
 pub mod input_pack;
 pub mod lm_head;
+pub mod moe;
 pub mod mtp_projection;
 mod peers;
 pub mod prefill_attention_swa;
