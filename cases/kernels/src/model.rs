@@ -49,6 +49,12 @@ pub const INDEX_TOPK: usize = 1024;
 pub const ORI_PAGES: usize = 128;
 /// Pages of the compressed pool.
 pub const CMP_PAGES: usize = 32;
+/// Pages of the indexer's pool of compressed keys.
+pub const INDEX_PAGES: usize = 64;
+/// Heads of the indexer's queries.
+pub const INDEX_HEADS: usize = 64;
+/// Lanes of such a head, and of a key.
+pub const INDEX_DIM: usize = 128;
 
 /// Inner width of an expert's feed-forward network.
 pub const EXPERT_DIM: usize = 3072;

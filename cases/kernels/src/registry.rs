@@ -7,6 +7,9 @@ use crate::ops;
 #[rustfmt::skip] // one line each
 pub fn all() -> &'static [&'static dyn Kernel] {
     &[
+        &ops::decode_compressor::DecodeCompressorRatio128,
+        &ops::decode_compressor::DecodeCompressorRatio4,
+        &ops::decode_indexer_compressor::DecodeIndexerCompressor,
         &ops::decode_sparse_attn::DecodeSparseAttn,
         &ops::decode_sparse_attn_hca::DecodeSparseAttnHca,
         &ops::decode_sparse_attn_swa::DecodeSparseAttnSwa,
@@ -21,6 +24,9 @@ pub fn all() -> &'static [&'static dyn Kernel] {
         &ops::moe::Moe,
         &ops::mtp_projection::MtpProjection,
         &ops::prefill_attention_swa::PrefillAttentionSwa,
+        &ops::prefill_compressor::PrefillCompressorRatio4,
+        &ops::prefill_compressor::PrefillCompressorRatio128,
+        &ops::prefill_indexer_compressor::PrefillIndexerCompressor,
         &ops::prefill_sparse_attn::PrefillSparseAttn,
         &ops::qkv_proj_rope::QkvProjRope,
         &ops::rmsnorm::RmsNorm,

@@ -6,6 +6,7 @@
 
 #![cfg_attr(test, expect(clippy::float_cmp, reason = "the tests know exact values"))]
 
+pub mod compressor;
 pub mod decode_attn;
 pub mod expert;
 pub mod gate;

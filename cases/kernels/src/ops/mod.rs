@@ -5,7 +5,10 @@
 //! and a function that submits its launches in the current scope. A composed program declares all
 //! scratch of its body in source order, allocates once, then calls the functions.
 
+pub(crate) mod compressor;
 mod decode_attend;
+pub mod decode_compressor;
+pub mod decode_indexer_compressor;
 pub mod decode_sparse_attn;
 pub mod decode_sparse_attn_hca;
 pub mod decode_sparse_attn_swa;
@@ -21,6 +24,8 @@ pub mod moe;
 pub mod mtp_projection;
 mod peers;
 pub mod prefill_attention_swa;
+pub mod prefill_compressor;
+pub mod prefill_indexer_compressor;
 pub mod prefill_sparse_attn;
 pub mod qkv_proj_rope;
 pub mod rmsnorm;
