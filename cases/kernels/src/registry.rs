@@ -9,6 +9,7 @@ pub fn all() -> &'static [&'static dyn Kernel] {
     &[
         &ops::decode_compressor::DecodeCompressorRatio128,
         &ops::decode_compressor::DecodeCompressorRatio4,
+        &ops::decode_indexer::DecodeIndexer,
         &ops::decode_indexer_compressor::DecodeIndexerCompressor,
         &ops::decode_sparse_attn::DecodeSparseAttn,
         &ops::decode_sparse_attn_hca::DecodeSparseAttnHca,
@@ -26,6 +27,7 @@ pub fn all() -> &'static [&'static dyn Kernel] {
         &ops::prefill_attention_swa::PrefillAttentionSwa,
         &ops::prefill_compressor::PrefillCompressorRatio4,
         &ops::prefill_compressor::PrefillCompressorRatio128,
+        &ops::prefill_indexer::PrefillIndexer,
         &ops::prefill_indexer_compressor::PrefillIndexerCompressor,
         &ops::prefill_sparse_attn::PrefillSparseAttn,
         &ops::qkv_proj_rope::QkvProjRope,

@@ -13,6 +13,7 @@ pub mod gate;
 pub mod hc_head;
 pub mod hc_post;
 pub mod hc_pre;
+pub mod indexer;
 pub mod input_pack;
 pub mod lm_head;
 pub mod moe;

@@ -8,6 +8,7 @@
 pub(crate) mod compressor;
 mod decode_attend;
 pub mod decode_compressor;
+pub mod decode_indexer;
 pub mod decode_indexer_compressor;
 pub mod decode_sparse_attn;
 pub mod decode_sparse_attn_hca;
@@ -25,6 +26,7 @@ pub mod mtp_projection;
 mod peers;
 pub mod prefill_attention_swa;
 pub mod prefill_compressor;
+pub mod prefill_indexer;
 pub mod prefill_indexer_compressor;
 pub mod prefill_sparse_attn;
 pub mod qkv_proj_rope;
