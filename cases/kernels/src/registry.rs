@@ -24,6 +24,8 @@ pub fn all() -> &'static [&'static dyn Kernel] {
         &ops::lm_head::LmHead,
         &ops::moe::Moe,
         &ops::mtp_projection::MtpProjection,
+        &ops::prefill_attention_csa::PrefillAttentionCsa,
+        &ops::prefill_attention_hca::PrefillAttentionHca,
         &ops::prefill_attention_swa::PrefillAttentionSwa,
         &ops::prefill_compressor::PrefillCompressorRatio4,
         &ops::prefill_compressor::PrefillCompressorRatio128,

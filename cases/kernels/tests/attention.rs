@@ -67,3 +67,52 @@ fn prefill_attention_swa_leaves_padding_alone() {
     let run = check_kernel("prefill_attention_swa", &given, fresh_seed());
     assert_eq!(tasks(&run), [0, 34, 306, 0], "the tail has a launch of its own");
 }
+
+#[test]
+fn prefill_attention_hca_needs_exactly_its_total() {
+    two_sided("prefill_attention_hca", &[], 1, 303_253_504, Launch::Never);
+}
+
+#[test]
+fn prefill_attention_hca_counts_its_tasks() {
+    let run = check_kernel("prefill_attention_hca", &[], fresh_seed());
+    assert_eq!(heaps(&run), [0, 303_253_504, 0, 0]);
+    assert_eq!(tasks(&run), [0, 39, 305, 0]);
+    let counts = run.reports[0].tasks;
+    assert_eq!((counts.allocations, counts.dependency_only), (3, 1));
+}
+
+#[test]
+fn prefill_attention_hca_pools_across_tiles() {
+    // The window that closes in this tile began in the state; eight rows are complete already.
+    let given = [("num_tokens", "50"), ("start_pos", "1100")];
+    let run = check_kernel("prefill_attention_hca", &given, fresh_seed());
+    assert_eq!(tasks(&run), [0, 39, 306, 0], "the tail has a launch of its own");
+}
+
+#[test]
+fn prefill_attention_csa_needs_exactly_its_total() {
+    two_sided("prefill_attention_csa", &[], 1, 312_274_944, Launch::Never);
+}
+
+#[test]
+fn prefill_attention_csa_counts_its_tasks() {
+    let run = check_kernel("prefill_attention_csa", &[], fresh_seed());
+    assert_eq!(heaps(&run), [0, 312_274_944, 0, 0]);
+    assert_eq!(tasks(&run), [0, 56, 313, 0]);
+    let counts = run.reports[0].tasks;
+    assert_eq!((counts.allocations, counts.dependency_only), (4, 3));
+}
+
+#[test]
+fn prefill_attention_csa_pools_across_tiles() {
+    // From the middle of a group of four; every compressed row before it was drawn.
+    let given = [("num_tokens", "77"), ("start_pos", "898")];
+    let run = check_kernel("prefill_attention_csa", &given, fresh_seed());
+    assert_eq!(tasks(&run), [0, 56, 314, 0], "the tail has a launch of its own");
+}
+
+#[test]
+fn prefill_attention_csa_takes_a_single_token() {
+    check_kernel("prefill_attention_csa", &[("num_tokens", "1")], fresh_seed());
+}

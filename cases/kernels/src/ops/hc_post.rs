@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::OnceLock;
 
 use half::bf16;
-use ring_runtime::{DType, Halted, Orchestrator, ScopeMode, Task, Tensor, Unit};
+use ring_runtime::{DType, Halted, Orchestrator, Task, Tensor, Unit};
 
 use crate::compare::{Allclose, TensorVerdict};
 use crate::fixture::{Dist, Fixture, poison};
@@ -14,6 +14,7 @@ use crate::kernel::{
 };
 use crate::model::{HC_DIM, HIDDEN, STREAMS};
 use crate::ops::mode_tokens;
+use crate::scopes::BodyScopes;
 use crate::tile::{cast, vectorised};
 
 /// Tokens of a block.
@@ -90,15 +91,20 @@ pub(crate) fn hc_post(o: &mut Orchestrator<'_>, args: &HcPostArgs) -> Result<(),
     launch(o, "hc_post", args, args.x.dims()[0])
 }
 
-/// The form of the prefill programs: rows from `num_tokens` on are filled with zero. Its launches stand in `if` bodies, one scope deeper.
-pub(crate) fn hc_post_prefill(o: &mut Orchestrator<'_>, args: &HcPostArgs, num_tokens: usize) -> Result<(), Halted> {
+/// The form of the prefill programs: rows from `num_tokens` on are filled with zero. Its launches stand in `if` bodies.
+pub(crate) fn hc_post_prefill(
+    o: &mut Orchestrator<'_>,
+    bodies: BodyScopes,
+    args: &HcPostArgs,
+    num_tokens: usize,
+) -> Result<(), Halted> {
     let tokens = args.x.dims()[0];
     let live = num_tokens.min(tokens);
     if live > 0 {
-        o.scope(ScopeMode::Auto, |o| launch(o, "hc_post_prefill", args, live))?;
+        bodies.body(o, |o| launch(o, "hc_post_prefill", args, live))?;
     }
     if live < tokens {
-        o.scope(ScopeMode::Auto, |o| inactive_pad(o, &args.y, live))?;
+        bodies.body(o, |o| inactive_pad(o, &args.y, live))?;
     }
     Ok(())
 }

@@ -65,7 +65,8 @@ impl TileArgs {
 
     /// The state as rows.
     fn state_rows(&self) -> Tensor {
-        self.state.reshape(&[self.form.state_rows(), self.form.state_width()])
+        let width = self.form.state_width();
+        self.state.reshape(&[self.state.len() / width, width])
     }
 }
 

@@ -18,6 +18,7 @@ use crate::ops::prefill_indexer_compressor::PrefillIndexerCompressorArgs;
 use crate::ops::prefill_indexer_compressor::case::{
     self as inner, CACHE_RULE, SCALE_RULE, STATE_RULE, draw_tile, draw_x,
 };
+use crate::scopes::BodyScopes;
 
 /// The indexer over a tile by itself.
 #[derive(Clone, Copy, Debug)]
@@ -229,7 +230,7 @@ impl Instance for Case {
                 topk: topk.tensor(),
                 ..self.args.clone()
             };
-            prefill_indexer(o, &args, &self.weights, &scratch)?;
+            prefill_indexer(o, BodyScopes::Automatic, &args, &self.weights, &scratch)?;
             topk_copy(o, &topk, &self.topk)
         })
     }

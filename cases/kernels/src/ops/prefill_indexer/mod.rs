@@ -1,6 +1,6 @@
 //! Lightning indexer in prefill: int8 heads score the compressed keys that a tile's tokens see, and list them best first.
 
-mod case;
+pub(crate) mod case;
 mod query;
 mod score;
 
@@ -15,6 +15,7 @@ use super::prefill_indexer_compressor::{
 };
 use crate::creates::{Created, Creates};
 use crate::model::{INDEX_DIM, INDEX_HEADS, PREFILL_TOKENS, ROPE_DIM};
+use crate::scopes::BodyScopes;
 
 /// Most columns that are scored.
 pub(crate) const SCORE_CAP: usize = 256;
@@ -73,14 +74,15 @@ impl PrefillIndexerScratch {
     }
 }
 
-/// Submits seven launches beside those of the inner compressor, and eight more one scope deeper.
+/// Submits seven launches beside those of the inner compressor, and eight more in the bodies of a loop.
 pub(crate) fn prefill_indexer(
     o: &mut Orchestrator<'_>,
+    bodies: BodyScopes,
     args: &PrefillIndexerArgs,
     weights: &IndexerWeights,
     s: &PrefillIndexerScratch,
 ) -> Result<(), Halted> {
     query::submit(o, args, weights, s)?;
     let completion = prefill_indexer_compressor(o, &args.inner, &weights.inner, &s.inner)?;
-    score::submit(o, args, completion, s)
+    score::submit(o, bodies, args, completion, s)
 }

@@ -1,6 +1,6 @@
 //! Scores of the keys that each token sees, and their order.
 
-use ring_runtime::{Block, Halted, Orchestrator, ScopeMode, Task, TaskId, Tensor, TileMut, Unit};
+use ring_runtime::{Block, Halted, Orchestrator, Task, TaskId, Tensor, TileMut, Unit};
 
 use super::{PrefillIndexerArgs, PrefillIndexerScratch, SCORE_CAP, SORT_WIDTH};
 use crate::creates::Created;
@@ -8,6 +8,7 @@ use crate::fixture::compressor::INDEX;
 use crate::model::{INDEX_HEADS, INDEX_TOPK, MATRIX_ROWS, PAGE, PREFILL_TOKENS};
 use crate::ops::compressor::key_rows;
 use crate::ops::decode_indexer::{MASKED, descending};
+use crate::scopes::BodyScopes;
 use crate::tile::gemm::{Rhs, Store, gemm};
 use crate::tile::vectorised;
 
@@ -18,13 +19,14 @@ const TOKENS: usize = 16;
 
 pub(super) fn submit(
     o: &mut Orchestrator<'_>,
+    bodies: BodyScopes,
     args: &PrefillIndexerArgs,
     completion: TaskId,
     s: &PrefillIndexerScratch,
 ) -> Result<(), Halted> {
     for first in (0..PREFILL_TOKENS).step_by(MATRIX_ROWS) {
         let rows = s.score_wide.rows(first..first + MATRIX_ROWS);
-        o.scope(ScopeMode::Auto, |o| {
+        bodies.body(o, |o| {
             let task = Task::new("prefill_idx_score_init", Unit::Vector)
                 .write(&rows)
                 .run(move |block| block.write::<f32>(&rows).fill(MASKED));
