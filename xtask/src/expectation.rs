@@ -4,7 +4,7 @@ use jiff::civil::Date;
 
 use crate::outcome::Outcome;
 use crate::record::{Detail, Evidence, Expectation, Expected};
-use crate::suite::expect;
+use crate::suite::expect::{self, Reported};
 
 /// How `outcome` stands to what the case declares, on `today`.
 pub fn judge(
@@ -26,7 +26,7 @@ pub fn judge(
         Some(Detail::Ring(shortage)) => shortage.ring,
         Some(Detail::Stall(_) | Detail::Tensors(_)) | None => None,
     };
-    if declared.expired(today) {
+    let judged = if declared.expired(today) {
         Expectation::Expired(expected)
     } else if declared.met_by(outcome, ring) {
         Expectation::Met(expected)
@@ -34,6 +34,21 @@ pub fn judge(
         Expectation::UnexpectedPass(expected)
     } else {
         Expectation::NotMet(expected)
+    };
+    // A suite that tests the harness wants one of the two judgements that stand for neglect: seen, it is
+    // what was expected; not seen, it is not, whatever else was.
+    match (declared.reported, judged) {
+        (None, judged) => judged,
+        (Some(Reported::Expired), Expectation::Expired(expected))
+        | (Some(Reported::UnexpectedPass), Expectation::UnexpectedPass(expected)) => Expectation::Met(expected),
+        (
+            Some(_),
+            Expectation::Met(expected)
+            | Expectation::NotMet(expected)
+            | Expectation::UnexpectedPass(expected)
+            | Expectation::Expired(expected),
+        ) => Expectation::NotMet(expected),
+        (Some(_), Expectation::None) => unreachable!("a declaration is judged as one"),
     }
 }
 
@@ -51,6 +66,7 @@ mod tests {
             ring: Some(1),
             issue: None,
             until: Some("2026-12-31".parse().unwrap()),
+            reported: None,
         };
         let on_ring = |ring| Evidence {
             detail: Some(Detail::Ring(RingShortage {
@@ -76,6 +92,23 @@ mod tests {
             judged(&heap, 1, today.tomorrow().unwrap()),
             Expectation::Expired(_)
         ));
+        let wanting = |reported| expect::Expectation {
+            reported: Some(reported),
+            ..declared.clone()
+        };
+        let (late, met) = (today.tomorrow().unwrap(), on_ring(1));
+        let expired = wanting(Reported::Expired);
+        assert!(matches!(judge(Some(&expired), &heap, &met, late), Expectation::Met(_)));
+        assert!(matches!(
+            judge(Some(&expired), &heap, &met, today),
+            Expectation::NotMet(_)
+        ));
+        let gone = wanting(Reported::UnexpectedPass);
+        assert!(matches!(
+            judge(Some(&gone), &Outcome::Pass, &met, today),
+            Expectation::Met(_)
+        ));
+        assert!(matches!(judge(Some(&gone), &heap, &met, today), Expectation::NotMet(_)));
         assert_eq!(judge(None, &heap, &on_ring(1), today), Expectation::None);
     }
 }

@@ -86,7 +86,7 @@ impl Session {
     /// Starts one runtime per rank, all with this configuration.
     pub fn new(instance: Box<dyn Instance>, config: &RuntimeConfig) -> Result<Self, ConfigError> {
         let runtimes = (0..instance.ranks())
-            .map(|_| Runtime::new(config.clone()))
+            .map(|_| Runtime::new(instance.configure(config.clone())))
             .collect::<Result<_, _>>()?;
         Ok(Self { instance, runtimes })
     }

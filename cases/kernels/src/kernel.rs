@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::num::NonZeroUsize;
 
-use ring_runtime::{DType, Halted, Orchestrator, ScopeMode};
+use ring_runtime::{DType, Halted, Orchestrator, RuntimeConfig, ScopeMode};
 
 use crate::compare::TensorVerdict;
 pub use crate::params::{ParamKind, ParamSpec, Params, SetupError, Value};
@@ -100,6 +100,12 @@ pub trait Instance: Send + Sync {
     /// Number of ranks; each runs on a runtime and a thread of its own.
     fn ranks(&self) -> usize {
         1
+    }
+
+    /// The configuration that the program's runtimes are made with. Every program takes what it is asked to; only the
+    /// ones that fail on purpose shorten wall-clock limits, or take other rings to see whether anybody notices.
+    fn configure(&self, asked: RuntimeConfig) -> RuntimeConfig {
+        asked
     }
 
     /// Puts the arguments into the state before a dispatch: inout arguments as they were at first, outputs poisoned

@@ -17,6 +17,7 @@ pub fn all() -> &'static [&'static dyn Kernel] {
         &ops::expert_routed::ExpertRouted,
         &ops::expert_shared::ExpertShared,
         &ops::gate::Gate,
+        &ops::fault::Fault,
         &ops::hc_head::HcHead,
         &ops::hc_post::HcPost,
         &ops::hc_pre::HcPre,

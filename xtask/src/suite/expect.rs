@@ -17,6 +17,23 @@ pub struct Expectation {
     pub issue: Option<String>,
     /// The last day on which the expectation holds.
     pub until: Option<Date>,
+    /// What the harness is to make of the declaration itself; only suites that test the harness say so.
+    pub reported: Option<Reported>,
+}
+
+/// A judgement of the harness that a suite may ask for instead of a declaration that holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reported {
+    /// The declaration is past its day.
+    Expired,
+    /// The declared failure is gone.
+    UnexpectedPass,
+}
+
+impl Reported {
+    /// Both, with their words.
+    pub const CHOICES: [(&'static str, Self); 2] =
+        [("expired", Self::Expired), ("unexpected-pass", Self::UnexpectedPass)];
 }
 
 impl Expectation {

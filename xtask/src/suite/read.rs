@@ -7,7 +7,7 @@ use toml::de::DeValue;
 
 use super::{
     budget::BudgetLayer,
-    expect::{Expectation, Retry},
+    expect::{Expectation, Reported, Retry},
     layer::{Layer, Settings, Skip},
     read_runner,
     runner::RunnerKind,
@@ -294,6 +294,7 @@ fn expect(table: &mut Table<'_>) -> Option<At<Expectation>> {
     let ring = inner.integer("ring", 0..=3);
     let issue = inner.text("issue");
     let until = inner.node("until").and_then(|node| date(inner.sink, node));
+    let reported = inner.choice("reported", &Reported::CHOICES);
     let (span, sink) = (inner.span.clone(), inner.sink);
     if !inner.has("outcome") {
         inner.require("outcome", "outcome = \"deadlock\"");
@@ -320,6 +321,7 @@ fn expect(table: &mut Table<'_>) -> Option<At<Expectation>> {
         ring: ring.map(|at| u8::try_from(at.value).expect("the range is 0..=3")),
         issue: issue.map(|at| at.value),
         until,
+        reported: reported.map(|at| at.value),
     };
     Some(At::new(expectation, span))
 }

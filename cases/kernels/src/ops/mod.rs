@@ -15,6 +15,7 @@ pub mod decode_sparse_attn_hca;
 pub mod decode_sparse_attn_swa;
 pub mod expert_routed;
 pub mod expert_shared;
+pub mod fault;
 pub mod gate;
 pub mod hc_head;
 pub mod hc_post;

@@ -1,0 +1,76 @@
+//! Misbehaviour of the process: what no report tells.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use ring_runtime::{DType, Tensor};
+use rustix::process::{Resource, Rlimit, Signal, getpid, kill_process, setrlimit};
+
+/// Longer than any budget of a fault; a harness that loses the process is rid of it in the end.
+const LONG: Duration = Duration::from_secs(120);
+
+/// A setup that leaves too little of a total of eight seconds.
+const LATE: Duration = Duration::from_secs(4);
+
+/// Faults of the setup, before the program's first dispatch.
+pub(super) fn before_the_first_dispatch(kind: &str) {
+    match kind {
+        "hang-setup" => std::thread::sleep(LONG),
+        "silence" => {
+            say("the last words");
+            std::thread::sleep(LONG);
+        }
+        "chatter" => chat(LATE),
+        "memory" => {
+            let limit = Some(1 << 30);
+            let limits = Rlimit {
+                current: limit,
+                maximum: limit,
+            };
+            setrlimit(Resource::As, limits).expect("a process may lower its own limit");
+            drop(Tensor::zeros(DType::I8, &[4 << 30]));
+        }
+        "leak" => {
+            let survivor = Command::new("sleep")
+                .arg(LONG.as_secs().to_string())
+                .stdin(Stdio::null())
+                .spawn();
+            survivor.expect("`sleep` starts");
+        }
+        _ => {}
+    }
+}
+
+/// Faults while the program orchestrates.
+pub(super) fn during_a_dispatch(kind: &str) {
+    match kind {
+        "hang-run" | "chatter" => chat(LONG),
+        "panic" => panic!("the program panics on purpose"),
+        "abort" => std::process::abort(),
+        "segv" => loop {
+            // The first one may only take the handler for stack overflows away.
+            kill_process(getpid(), Signal::SEGV).expect("a process may signal itself");
+            std::thread::sleep(Duration::from_millis(1));
+        },
+        #[expect(clippy::exit, reason = "ending without a word is the fault")]
+        "exit" => std::process::exit(3),
+        _ => {}
+    }
+}
+
+/// Talks for `time`: neither silent nor done.
+fn chat(time: Duration) {
+    let start = std::time::Instant::now();
+    while start.elapsed() < time {
+        say("still here");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// One line at once, whatever stands behind stdout.
+fn say(line: &str) {
+    let mut out = std::io::stdout();
+    // Nobody to tell: the fault is what happens next.
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
