@@ -17,6 +17,7 @@ use crate::model::{INDEX_TOPK, REQUESTS};
 use crate::ops::decode_attend::draw::INPUTS;
 use crate::ops::decode_attend::{DecodeArgs, KEYS, TOKENS, draw};
 use crate::ops::prefill_sparse_attn::OutWeights;
+use crate::scopes::BodyScopes;
 
 /// Attention of a decode step over the window and chosen ratio-4 rows by itself.
 #[derive(Clone, Copy, Debug)]
@@ -129,7 +130,7 @@ impl Instance for Case {
             let mut creates = Creates::new();
             let scratch = CsaSparseScratch::declare(&mut creates);
             creates.alloc(o)?;
-            decode_sparse_attn(o, &self.args, &self.weights, &scratch)
+            decode_sparse_attn(o, &self.args, &self.weights, &scratch, BodyScopes::Automatic)
         })
     }
 
@@ -144,5 +145,35 @@ impl Instance for Case {
 
     fn as_any(&self) -> &dyn Any {
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::check::{AMPLE, fresh_seed, session};
+
+    /// Whether the output still matches after `change` to the arguments, once the golden is known.
+    fn matches(given: &[(&str, &str)], change: impl FnOnce(&Case)) -> bool {
+        let mut session = session(INFO.name, given, fresh_seed(), AMPLE);
+        session.instance().golden();
+        let case = session.instance().as_any().downcast_ref::<Case>();
+        change(case.expect("the kernel's own instance"));
+        assert!(session.dispatch(Duration::ZERO).passed());
+        session.instance().validate().iter().all(TensorVerdict::passed)
+    }
+
+    #[test]
+    fn a_missing_row_and_an_incomplete_one_are_seen() {
+        let given = [("compress_ratio", "128")];
+        // One of the 256 rows that token 3 sees.
+        assert!(!matches(&given, |case| case.args.idx_topk.write::<i32>()[3 * CHOSEN + 5] = -1));
+        // Rows from 1 on are not complete at position 4.
+        assert!(!matches(&given, |case| case.args.position_ids.write::<i32>()[6] = 4));
+        // Columns from 1024 on do not count.
+        assert!(matches(&given, |case| case.args.idx_topk.write::<i32>()
+            [3 * CHOSEN + INDEX_TOPK] = 1000));
     }
 }

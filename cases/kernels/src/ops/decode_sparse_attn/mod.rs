@@ -1,10 +1,10 @@
 //! Attention of a decode step over the sliding window and up to 1024 compressed rows that an index chose, with its output projection.
 
-mod case;
+pub(crate) mod case;
 mod plan;
 
 use half::bf16;
-use ring_runtime::{Block, DType, Halted, Orchestrator, ScopeMode, Task, TaskId, Tensor, Tile, Unit};
+use ring_runtime::{Block, DType, Halted, Orchestrator, Task, TaskId, Tensor, Tile, Unit};
 
 pub use case::DecodeSparseAttn;
 
@@ -15,6 +15,7 @@ use super::decode_attend::{
 use super::prefill_sparse_attn::OutWeights;
 use crate::creates::{Created, Creates};
 use crate::model::{GROUP_DIM, HEAD_DIM, HEADS, INDEX_TOPK, O_GROUPS, STEP_TOKENS};
+use crate::scopes::BodyScopes;
 
 /// Blocks of a token: the window, and eight of the compressed rows.
 const BLOCKS: usize = 1 + INDEX_TOPK / KEYS;
@@ -76,23 +77,20 @@ impl CsaSparseScratch {
     }
 }
 
-/// Submits the five launches here, eight merging ones in scopes of their own and, in a manual scope, the 24 tasks of the output projection.
+/// Submits the five launches here, eight merging ones in the bodies of a loop and, in a manual scope, the 24 tasks of the output projection.
 pub(crate) fn decode_sparse_attn(
     o: &mut Orchestrator<'_>,
     args: &CsaSparseArgs,
     weights: &OutWeights,
     s: &CsaSparseScratch,
+    bodies: BodyScopes,
 ) -> Result<(), Halted> {
     kv_touch(o, &args.attn.ori_kv)?;
     let planned = plan::submit(o, args, &s.bias, &s.plan)?;
     qk_pv(o, args, s, planned)?;
     rope_cs(o, &args.attn, &s.lanes, 1)?;
     let stats = s.stats.tensors();
-    let merge = |tile| {
-        o.scope(ScopeMode::Auto, |o| {
-            merge_tile(o, &args.attn, &stats, &s.lanes, &s.packed, tile)
-        })
-    };
+    let merge = |tile| bodies.body(o, |o| merge_tile(o, &args.attn, &stats, &s.lanes, &s.packed, tile));
     let merged = (0..HEAD_TILES).map(merge).collect::<Result<Vec<_>, _>>()?;
     project(
         o,

@@ -135,3 +135,28 @@ impl Instance for Case {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::check::{AMPLE, fresh_seed, session};
+
+    /// Whether the output still matches after `change` to the arguments, once the golden is known.
+    fn matches(given: &[(&str, &str)], change: impl FnOnce(&Case)) -> bool {
+        let mut session = session(INFO.name, given, fresh_seed(), AMPLE);
+        session.instance().golden();
+        let case = session.instance().as_any().downcast_ref::<Case>();
+        change(case.expect("the kernel's own instance"));
+        assert!(session.dispatch(Duration::ZERO).passed());
+        session.instance().validate().iter().all(TensorVerdict::passed)
+    }
+
+    #[test]
+    fn a_missing_row_and_a_wrong_page_are_seen() {
+        assert!(!matches(&[], |case| case.args.cmp_indices.write::<i32>()
+            [3 * COMPRESSED + 5] = -1));
+        assert!(!matches(&[], |case| case.args.cmp_block_table.write::<i32>()[0] = 5));
+    }
+}

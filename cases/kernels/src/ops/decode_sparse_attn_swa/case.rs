@@ -136,3 +136,35 @@ impl Instance for Case {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::check::{AMPLE, fresh_seed, session};
+
+    /// Whether the output still matches after `change` to the arguments, once the golden is known.
+    fn matches(given: &[(&str, &str)], change: impl FnOnce(&Case)) -> bool {
+        let mut session = session(INFO.name, given, fresh_seed(), AMPLE);
+        session.instance().golden();
+        let case = session.instance().as_any().downcast_ref::<Case>();
+        change(case.expect("the kernel's own instance"));
+        assert!(session.dispatch(Duration::ZERO).passed());
+        session.instance().validate().iter().all(TensorVerdict::passed)
+    }
+
+    #[test]
+    fn a_short_window_a_sink_and_a_wrong_scale_are_seen() {
+        assert!(!matches(&[], |case| case.swa_lens.write::<i32>()[2] = 127));
+        assert!(!matches(&[], |case| case.attn.attn_sink.write::<f32>().fill(2.0)));
+        assert!(!matches(&[], |case| {
+            case.weights
+                .wo_b
+                .scales
+                .write::<f32>()
+                .iter_mut()
+                .for_each(|s| *s *= 1.25);
+        }));
+    }
+}
