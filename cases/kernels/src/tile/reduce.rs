@@ -2,8 +2,11 @@
 //!
 //! Sums run in 64 lanes: lane `l` adds the elements `l, l + 64, l + 128, …` ascending, then the upper
 //! half of the lanes is added to the lower half until one is left. The order depends on the length
-//! only, so a sum has the same bits on every machine. The `_chunked` forms reduce consecutive chunks
-//! that way and add the results ascending, starting from 0.
+//! only, so a sum has the same bits on every machine.
+//!
+//! The `_chunked` forms sum as the vector unit of the specs does: in each chunk, groups of 64 elements are
+//! added pairwise, neighbours first, and group sums are added ascending; chunk sums are added ascending, from 0.
+//! These sums stand before roundings to bf16 and int8, where another order would tip values over an edge.
 //!
 //! Maxima keep NaN: a row with a NaN has a NaN maximum.
 
@@ -48,6 +51,53 @@ fn in_lanes<const N: usize>(
         lanes[i - whole] = combine(lanes[i - whole], term(rows.map(|row| row[i])));
     }
     fold(lanes, combine)
+}
+
+/// Adds neighbours: element `i` is the sum of elements `2i` and `2i + 1`.
+#[expect(clippy::inline_always, reason = "see `vectorised!`")]
+#[inline(always)]
+fn halve<const N: usize>(terms: &[f32]) -> [f32; N] {
+    std::array::from_fn(|i| terms[2 * i] + terms[2 * i + 1])
+}
+
+/// Adds neighbours, then neighbours of the sums, until one is left.
+#[expect(clippy::inline_always, reason = "see `vectorised!`")]
+#[inline(always)]
+fn pairwise(terms: &[f32; LANES]) -> f32 {
+    let sums: [f32; 32] = halve(terms);
+    let sums: [f32; 16] = halve(&sums);
+    let sums: [f32; 8] = halve(&sums);
+    let sums: [f32; 4] = halve(&sums);
+    (sums[0] + sums[1]) + (sums[2] + sums[3])
+}
+
+/// Sum of `term` over consecutive chunks; see the module's documentation.
+#[expect(clippy::inline_always, reason = "see `vectorised!`")]
+#[inline(always)]
+fn in_chunks<const N: usize>(rows: [&[f32]; N], chunk: usize, term: impl Fn([f32; N]) -> f32) -> f32 {
+    let len = rows[0].len();
+    assert!(rows.iter().all(|row| row.len() == len), "rows of one length");
+    let mut total = 0.0;
+    for first in (0..len).step_by(chunk) {
+        let end = len.min(first + chunk);
+        let mut sum = 0.0;
+        for i in (first..end).step_by(LANES) {
+            let mut terms = [0f32; LANES];
+            if i + LANES <= end {
+                let parts: [&[f32; LANES]; N] = rows.map(|row| row[i..i + LANES].try_into().expect("cut to size"));
+                for l in 0..LANES {
+                    terms[l] = term(parts.map(|part| part[l]));
+                }
+            } else {
+                for (l, t) in terms[..end - i].iter_mut().enumerate() {
+                    *t = term(rows.map(|row| row[i + l]));
+                }
+            }
+            sum += pairwise(&terms);
+        }
+        total += sum;
+    }
+    total
 }
 
 /// The larger one; NaN if either is NaN. Unlike `f32::max` it is a compare and a select.
@@ -106,28 +156,26 @@ vectorised! {
 }
 
 vectorised! {
-    /// Sum of the sums of consecutive chunks of `chunk` elements, ascending from 0.
+    /// Sum of a row by chunks of `chunk` elements.
     pub fn sum_chunked(x: &[f32], chunk: usize) -> f32 {
-        x.chunks(chunk).fold(0.0, |total, x| total + in_lanes([x], 0.0, |[x]| x, |x, y| x + y))
+        in_chunks([x], chunk, |[x]| x)
     }
 }
 
 vectorised! {
-    /// Sum of the sums of squares of consecutive chunks of `chunk` elements, ascending from 0.
+    /// Sum of the squares of a row by chunks of `chunk` elements.
     pub fn sum_of_squares_chunked(x: &[f32], chunk: usize) -> f32 {
-        x.chunks(chunk).fold(0.0, |total, x| total + in_lanes([x], 0.0, |[x]| x * x, |x, y| x + y))
+        in_chunks([x], chunk, |[x]| x * x)
     }
 }
 
 vectorised! {
-    /// Sum of the dot products of consecutive chunks of `chunk` elements, ascending from 0.
+    /// Dot product of two rows by chunks of `chunk` elements; products are rounded before they are added.
     ///
     /// # Panics
     /// If the lengths differ.
     pub fn dot_chunked(x: &[f32], y: &[f32], chunk: usize) -> f32 {
-        assert_eq!(x.len(), y.len(), "rows of one length");
-        let parts = x.chunks(chunk).zip(y.chunks(chunk));
-        parts.fold(0.0, |total, (x, y)| total + in_lanes([x, y], 0.0, |[x, y]| x * y, |x, y| x + y))
+        in_chunks([x, y], chunk, |[x, y]| x * y)
     }
 }
 
@@ -159,6 +207,16 @@ mod tests {
         lanes[0]
     }
 
+    /// The order of a group of the chunked sums.
+    fn neighbours_first(group: &[f32]) -> f32 {
+        let mut sums = group.to_vec();
+        sums.resize(64, 0.0);
+        while sums.len() > 1 {
+            sums = sums.chunks(2).map(|pair| pair[0] + pair[1]).collect();
+        }
+        sums[0]
+    }
+
     #[track_caller]
     fn check_same(got: f32, want: f32) {
         assert_eq!(got.to_bits(), want.to_bits(), "{got} not {want}");
@@ -177,7 +235,8 @@ mod tests {
             check_same(sum(&x), stated_order(&x));
             check_same(sum_of_squares(&x), stated_order(&squares));
             check_same(dot(&x, &y), stated_order(&products));
-            let chunked = |terms: &[f32]| terms.chunks(96).fold(0.0, |total, c| total + stated_order(c));
+            let chunk_sum = |c: &[f32]| c.chunks(64).fold(0.0, |sum, group| sum + neighbours_first(group));
+            let chunked = |terms: &[f32]| terms.chunks(96).fold(0.0, |total, c| total + chunk_sum(c));
             check_same(sum_chunked(&x, 96), chunked(&x));
             check_same(sum_of_squares_chunked(&x, 96), chunked(&squares));
             check_same(dot_chunked(&x, &y, 96), chunked(&products));
