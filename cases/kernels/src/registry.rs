@@ -7,6 +7,9 @@ use crate::ops;
 #[rustfmt::skip] // one line each
 pub fn all() -> &'static [&'static dyn Kernel] {
     &[
+        &ops::decode_attention_csa::DecodeAttentionCsa,
+        &ops::decode_attention_hca::DecodeAttentionHca,
+        &ops::decode_attention_swa::DecodeAttentionSwa,
         &ops::decode_compressor::DecodeCompressorRatio128,
         &ops::decode_compressor::DecodeCompressorRatio4,
         &ops::decode_indexer::DecodeIndexer,

@@ -7,6 +7,10 @@
 
 pub(crate) mod compressor;
 mod decode_attend;
+mod decode_attention;
+pub mod decode_attention_csa;
+pub mod decode_attention_hca;
+pub mod decode_attention_swa;
 pub mod decode_compressor;
 pub mod decode_indexer;
 pub mod decode_indexer_compressor;
