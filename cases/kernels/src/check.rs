@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use ring_runtime::{Fatal, FatalCode, Resource, RingId, RingLimits, RunReport, RuntimeConfig};
+use ring_runtime::{Fatal, FatalCode, Resource, RingId, RingLimits, RunReport, RuntimeConfig, Timeouts};
 
 use crate::compare::TensorVerdict;
 use crate::dispatch::{Dispatch, Session};
@@ -45,11 +45,17 @@ pub fn fresh_seed() -> u64 {
 }
 
 /// Two cores, default windows and pools, these heaps.
+///
+/// On a busy machine a block may hold memory for longer than an allocation waits by default; that a ring is too small is proven without waiting.
 fn config(heaps: [u64; 4]) -> RuntimeConfig {
     let rings = heaps.map(|heap| {
         RingLimits::new(heap, RingLimits::DEFAULT_TASK_WINDOW, RingLimits::DEFAULT_DEP_POOL).expect("valid heaps")
     });
-    RuntimeConfig::new(rings, NonZeroUsize::new(2).expect("not zero"))
+    let timeouts = Timeouts {
+        alloc: Duration::from_secs(5),
+        ..Timeouts::DEFAULT
+    };
+    RuntimeConfig::new(rings, NonZeroUsize::new(2).expect("not zero")).with_timeouts(timeouts)
 }
 
 /// Prepares the kernel and starts its runtimes.
