@@ -50,6 +50,15 @@ impl Workspace {
         command
     }
 
+    #[expect(clippy::disallowed_methods, reason = "this is the user who starts the harness")]
+    fn xtask(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
+        command
+            .env("CARGO_MANIFEST_DIR", self.root().join("xtask"))
+            .args(arguments);
+        command.stdin(Stdio::null()).output().unwrap()
+    }
+
     #[track_caller]
     fn sweep(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().unwrap()
@@ -144,6 +153,31 @@ fn outcomes_decide_where_there_is_no_baseline() {
         "{out}"
     );
     assert!(err.contains("[1/1] crash/exit-3 t/bad"), "{err}");
+}
+
+#[test]
+fn a_sweep_whose_cases_all_have_other_names_than_the_baseline_s_is_no_pass() {
+    let suite = |name: &str| case(name, "exit 3", "expect = { outcome = \"crash\", cause = \"exit-3\" }");
+    let workspace = with_playground(&suite("before"));
+    let first = workspace.sweep(&[]);
+    assert_eq!(first.status.code(), Some(0), "{}", text(&first.stderr));
+    let accepted = workspace.xtask(&["baseline", "accept", "latest", "--because", "the test's own"]);
+    assert_eq!(accepted.status.code(), Some(0), "{}", text(&accepted.stderr));
+    let renamed = suite("after");
+    fs_err::write(
+        workspace.root().join("cases/t.toml"),
+        format!("[suite]\nname = \"t\"\n\n[defaults]\nbench.rounds = 0\n\n{renamed}"),
+    )
+    .unwrap();
+    let second = workspace.sweep(&[]);
+    let err = text(&second.stderr);
+    assert_eq!(second.status.code(), Some(1), "{err}");
+    assert!(!err.contains("exit code is about outcomes only"), "{err}");
+    assert!(
+        text(&second.stdout).contains("nothing-in-common"),
+        "{}",
+        text(&second.stdout)
+    );
 }
 
 #[test]

@@ -55,7 +55,11 @@ pub(super) fn judge(
     )?;
     let gate = match comparison.standing {
         Standing::Compared(_) => Some(gate::decide(rules.gates.policy(&args.policy)?, &comparison, run)),
-        // Nothing was compared, so no gate may say that nothing changed; outcomes alone decide.
+        // The baseline holds cases that this run was to cover, and the run has none of them: all were renamed, or lost.
+        Standing::NothingInCommon if comparison.cases.iter().any(|case| case.base.is_some()) => {
+            Some(gate::decide(rules.gates.policy(&args.policy)?, &comparison, run))
+        }
+        // Nobody has accepted anything of what was run: outcomes alone decide, and the note below says so.
         Standing::EmptyRun
         | Standing::NoBaseline
         | Standing::NothingInCommon
