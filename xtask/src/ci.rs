@@ -103,7 +103,7 @@ pub const CHECKS: &[Check] = &[
         name: "sweep",
         shows: "a short real sweep passes against the committed baseline",
         needs: None,
-        commands: &[cargo(&["xtask", "sweep", "--quick"])],
+        commands: &[cargo(&["xtask", "sweep", "--quick", "--no-confirm"])],
     },
     Check {
         name: "deny",

@@ -8,7 +8,7 @@ use ring_runtime::{DType, Tensor};
 use rustix::process::{Resource, Rlimit, Signal, getpid, kill_process, setrlimit};
 
 /// Longer than any budget of a fault; a harness that loses the process is rid of it in the end.
-const LONG: Duration = Duration::from_secs(120);
+const LONG: Duration = Duration::from_mins(2);
 
 /// A setup that leaves too little of a total of eight seconds.
 const LATE: Duration = Duration::from_secs(4);
@@ -31,13 +31,7 @@ pub(super) fn before_the_first_dispatch(kind: &str) {
             setrlimit(Resource::As, limits).expect("a process may lower its own limit");
             drop(Tensor::zeros(DType::I8, &[4 << 30]));
         }
-        "leak" => {
-            let survivor = Command::new("sleep")
-                .arg(LONG.as_secs().to_string())
-                .stdin(Stdio::null())
-                .spawn();
-            survivor.expect("`sleep` starts");
-        }
+        "leak" => leave_a_child_behind(),
         _ => {}
     }
 }
@@ -66,6 +60,20 @@ fn chat(time: Duration) {
         say("still here");
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// Starts a child that outlives this process and holds its output.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the harness is not there to start it: that is the fault"
+)]
+#[expect(clippy::zombie_processes, reason = "nobody waits for it: that is the fault")]
+fn leave_a_child_behind() {
+    let survivor = Command::new("sleep")
+        .arg(LONG.as_secs().to_string())
+        .stdin(Stdio::null())
+        .spawn();
+    survivor.expect("`sleep` starts");
 }
 
 /// One line at once, whatever stands behind stdout.

@@ -66,8 +66,9 @@ impl Values {
                 let mut y = block.write::<f32>(&y.rows(row..row + 1));
                 double(&x, &mut y);
                 if row == BAD_ROW {
-                    let sum: f32 = x.iter().take(0).map(|v| math::exp(*v)).sum();
-                    y.iter_mut().for_each(|v| *v = sum / sum);
+                    let powers: Vec<f32> = x.iter().take(0).map(|v| math::exp(*v)).collect();
+                    let first = powers.first().copied().unwrap_or_default();
+                    y.fill(first / powers.iter().sum::<f32>());
                 }
             });
         entry_scope(o, |o| o.submit(softmax).map(|_| ()))
@@ -105,9 +106,9 @@ impl Values {
     pub(super) fn compare(&self, broken_reference: bool) -> TensorVerdict {
         let mut expected: Vec<f32> = self.x.read::<f32>().iter().map(|x| x + x).collect();
         if broken_reference {
-            let zero = expected[0] - expected[0];
+            let nothing: f32 = expected.iter().take(0).sum();
             let row = BAD_ROW * SHAPE[1]..(BAD_ROW + 1) * SHAPE[1];
-            expected[row].iter_mut().for_each(|v| *v *= zero / zero);
+            expected[row].iter_mut().for_each(|v| *v *= nothing / nothing.abs());
         }
         Allclose::new(1e-5, 1e-6).compare("y", &self.y, &Tensor::from_vec(&SHAPE, expected))
     }
