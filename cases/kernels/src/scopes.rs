@@ -10,10 +10,6 @@ pub(crate) enum BodyScopes {
     /// Each body is a scope, one level deeper than what it stands in.
     Automatic,
     /// Bodies belong to the scope around them; what they create stays until that one closes.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "for the two forward entries, which switch automatic scopes off")
-    )]
     ExplicitOnly,
 }
 

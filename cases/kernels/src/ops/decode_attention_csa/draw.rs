@@ -32,8 +32,13 @@ const DIST: BlockDist = BlockDist {
 
 impl CsaWeights {
     pub(crate) fn draw(fixture: Fixture) -> Self {
+        Self::draw_with(fixture, BlockWeights::draw(fixture, DIST))
+    }
+
+    /// The same around weights drawn elsewhere.
+    pub(crate) fn draw_with(fixture: Fixture, block: BlockWeights) -> Self {
         Self {
-            block: BlockWeights::draw(fixture, DIST),
+            block,
             compressor: CompressorWeights::draw(fixture, "cmp_", &FORM),
             indexer: IndexerWeights::draw(fixture, "idx_"),
             hadamard: hadamard(INDEX_DIM),

@@ -74,6 +74,20 @@ pub(crate) fn block_reference(args: &CsaBlockArgs, weights: &CsaWeights, initial
 }
 
 impl CsaReference {
+    /// The streams, and the pools in the order of [`CsaBlockArgs::pools`].
+    pub(crate) fn into_parts(self) -> (Tensor, [Tensor; 6]) {
+        let inner = self.indexer.inner;
+        let pools = [
+            self.kv_cache,
+            self.cmp_kv,
+            self.state,
+            inner.state,
+            inner.cache,
+            inner.scale,
+        ];
+        (self.x_out, pools)
+    }
+
     /// Compares all outputs, in the order of the spec.
     pub(crate) fn compare(&self, args: &CsaBlockArgs) -> Vec<TensorVerdict> {
         let mut verdicts = reference::compare(&args.block, 4e-3, &self.x_out, &self.kv_cache).to_vec();

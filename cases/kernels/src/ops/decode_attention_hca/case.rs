@@ -89,8 +89,13 @@ pub(crate) const DIST: BlockDist = BlockDist {
 
 impl HcaWeights {
     pub(crate) fn draw(fixture: Fixture) -> Self {
+        Self::draw_with(fixture, BlockWeights::draw(fixture, DIST))
+    }
+
+    /// The same around weights drawn elsewhere.
+    pub(crate) fn draw_with(fixture: Fixture, block: BlockWeights) -> Self {
         Self {
-            block: BlockWeights::draw(fixture, DIST),
+            block,
             compressor: CompressorWeights::draw(fixture, "cmp_", &FORM),
         }
     }
@@ -113,7 +118,7 @@ impl HcaBlockArgs {
     }
 
     /// The pools that a step changes.
-    fn pools(&self) -> [&Tensor; 3] {
+    pub(crate) fn pools(&self) -> [&Tensor; 3] {
         [&self.block.kv_cache, &self.cmp_kv, &self.compress_state]
     }
 }
@@ -145,9 +150,9 @@ struct Case {
 
 /// What the block should leave behind.
 pub(crate) struct HcaReference {
-    x_out: Tensor,
+    pub(crate) x_out: Tensor,
     /// In the order of the pools.
-    pools: [Tensor; 3],
+    pub(crate) pools: [Tensor; 3],
 }
 
 /// The reference over pools as they were before the step.

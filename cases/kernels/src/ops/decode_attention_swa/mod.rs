@@ -5,6 +5,7 @@ mod case;
 use ring_runtime::{DType, Halted, Orchestrator, Tensor};
 
 pub use case::DecodeAttentionSwa;
+pub(crate) use case::{DIST, block_reference};
 
 use super::decode_attend::{KEYS, TOKENS, matrix};
 use super::decode_attention::{BlockArgs, BlockWeights, CacheRows, FrontScratch, back, front, rope_rows};

@@ -16,12 +16,7 @@ mod windows;
 use ring_runtime::{DType, Halted, Orchestrator, ScopeMode, Tensor};
 
 pub use case::Moe;
-pub(crate) use windows::MoeWindows;
-#[cfg_attr(
-    not(test),
-    expect(unused_imports, reason = "for the programs that keep windows over dispatches")
-)]
-pub(crate) use windows::moe_retire;
+pub(crate) use windows::{MoeWindows, moe_retire};
 
 use crate::creates::{Created, Creates};
 use crate::model::{CHOSEN, HIDDEN, LOCAL_EXPERTS, RANKS, STREAMS};

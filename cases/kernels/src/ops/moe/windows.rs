@@ -78,7 +78,6 @@ impl MoeWindows {
     }
 
     /// Whether every signal of every rank is zero.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the programs that retire their credits"))]
     pub(crate) fn at_rest(&self) -> bool {
         let zero = |signals: &Signals| (0..RANKS).all(|source| signals.get(source) == 0);
         self.ranks.iter().flat_map(RankWindows::signals).all(zero)
@@ -107,10 +106,6 @@ impl RankWindows {
 ///
 /// `anchor` is the program's last result: the task comes after it. A peer's last credit may still be
 /// on its way then; the signal is negative until it comes.
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "for the programs that keep windows over dispatches")
-)]
 pub(crate) fn moe_retire(
     o: &mut Orchestrator<'_>,
     rank: usize,
