@@ -14,24 +14,24 @@ use crate::scopes::BodyScopes;
 /// Weights of a kind.
 #[derive(Clone, Debug)]
 pub(crate) enum AttentionWeights {
-    Hca(HcaWeights),
-    Csa(CsaWeights),
+    Hca(Box<HcaWeights>),
+    Csa(Box<CsaWeights>),
 }
 
 impl AttentionWeights {
     /// As the fixture of the kind has them.
     pub(crate) fn draw(fixture: Fixture, kind: Kind) -> Self {
         match kind {
-            Kind::Hca => Self::Hca(HcaWeights::draw(fixture)),
-            Kind::Csa => Self::Csa(CsaWeights::draw(fixture)),
+            Kind::Hca => Self::Hca(Box::new(HcaWeights::draw(fixture))),
+            Kind::Csa => Self::Csa(Box::new(CsaWeights::draw(fixture))),
         }
     }
 
     /// The same with weights drawn elsewhere for what is common to both kinds.
     pub(crate) fn draw_with(fixture: Fixture, kind: Kind, block: &BlockWeights) -> Self {
         match kind {
-            Kind::Hca => Self::Hca(HcaWeights::draw_with(fixture, block.clone())),
-            Kind::Csa => Self::Csa(CsaWeights::draw_with(fixture, block.clone())),
+            Kind::Hca => Self::Hca(Box::new(HcaWeights::draw_with(fixture, block.clone()))),
+            Kind::Csa => Self::Csa(Box::new(CsaWeights::draw_with(fixture, block.clone()))),
         }
     }
 }
@@ -39,8 +39,8 @@ impl AttentionWeights {
 /// Activations, pools and metadata of a kind.
 #[derive(Clone, Debug)]
 pub(crate) enum AttentionArgs {
-    Hca(HcaBlockArgs),
-    Csa(CsaBlockArgs),
+    Hca(Box<HcaBlockArgs>),
+    Csa(Box<CsaBlockArgs>),
 }
 
 /// Rules of the pools of a layer.
@@ -85,8 +85,8 @@ impl AttentionArgs {
     /// As the fixture of the kind has them, for requests at these positions.
     pub(crate) fn draw(fixture: Fixture, kind: Kind, batch: impl FnOnce(Family) -> DecodeBatch) -> Self {
         match kind {
-            Kind::Hca => Self::Hca(HcaBlockArgs::draw(fixture, &batch(Family::Hca))),
-            Kind::Csa => Self::Csa(CsaBlockArgs::draw(fixture, &batch(Family::Csa))),
+            Kind::Hca => Self::Hca(Box::new(HcaBlockArgs::draw(fixture, &batch(Family::Hca)))),
+            Kind::Csa => Self::Csa(Box::new(CsaBlockArgs::draw(fixture, &batch(Family::Csa)))),
         }
     }
 

@@ -103,13 +103,13 @@ impl Kernel for DecodeMtp {
                 hidden: own.real("hidden_states", DType::Bf16, &[DECODE_TOKENS, HIDDEN], normal),
                 previous,
                 projection: MtpWeights::draw(own, "proj_w", 1.0),
-                attention: SwaBlockArgs {
+                attention: Box::new(SwaBlockArgs {
                     block: BlockArgs::draw(own, &batch, RopeTables::of(Profile::Plain)),
                     swa_lens: batch.windows(&PageTable::window()).1,
-                },
-                attention_weights: attention_weights.clone(),
+                }),
+                attention_weights: Box::new(attention_weights.clone()),
                 input_ids: token_ids(own, "input_ids", DECODE_TOKENS),
-                experts,
+                experts: Box::new(experts),
                 head: FinalHead::draw(own, "mtp_"),
                 next_pre_hc: rank_of(&next_pre_hc, rank),
                 hidden_out: rank_of(&hidden_out, rank),
@@ -162,7 +162,7 @@ impl Case {
                 layer_id: LAYER,
                 num_tokens: self.num_tokens as i32,
             });
-            let next = reference(self.ranks.each_ref().map(|r| &r.experts), inputs);
+            let next = reference(self.ranks.each_ref().map(|r| &*r.experts), inputs);
             let hidden: Vec<bf16> = self
                 .ranks
                 .iter()

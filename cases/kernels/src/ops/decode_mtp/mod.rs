@@ -28,10 +28,10 @@ struct Rank {
     /// Streams of the main model before its head, [8, 4, 7168] f32.
     previous: Tensor,
     projection: MtpWeights,
-    attention: SwaBlockArgs,
-    attention_weights: BlockWeights,
+    attention: Box<SwaBlockArgs>,
+    attention_weights: Box<BlockWeights>,
     input_ids: Tensor,
-    experts: MoeWeights,
+    experts: Box<MoeWeights>,
     head: FinalHead,
     /// Streams before the head, [8, 4, 7168] f32, written.
     next_pre_hc: Tensor,
@@ -94,7 +94,7 @@ fn decode_mtp(
 impl Rank {
     /// The attention's arguments from `x` to `x_out`.
     fn attention_between(&self, x: &Tensor, x_out: &Tensor) -> SwaBlockArgs {
-        let mut args = self.attention.clone();
+        let mut args = SwaBlockArgs::clone(&self.attention);
         (args.block.x_hc, args.block.x_out) = (x.clone(), x_out.clone());
         args
     }
