@@ -59,19 +59,40 @@ pub(crate) fn tile_positions(tile: Tile) -> Vec<i32> {
         .collect()
 }
 
+/// A table of pages for request `request` in a pool that holds `pages` for each.
+pub(crate) fn of_request(table: Vec<i32>, request: usize, pages: usize) -> Vec<i32> {
+    let shift = (request * pages) as i32;
+    table.into_iter().map(|p| if p < 0 { p } else { p + shift }).collect()
+}
+
 impl BlockArgs {
     /// Arguments of `tile` by itself, pages in order.
     pub(crate) fn draw(fixture: Fixture, tile: Tile, profile: Profile) -> Self {
-        let table = paging::identity_table(ORI_PAGES);
+        let streams = [
+            draw_streams(fixture, tile.num_tokens),
+            Tensor::zeros(DType::F32, &[TOKENS, STREAMS, HIDDEN]),
+        ];
+        Self::over(&draw_window_pool(fixture, tile.start), 0, tile, profile, streams)
+    }
+
+    /// Arguments of `tile` of a request in a pool that holds 128 pages for each, from and to these streams.
+    pub(crate) fn over(
+        kv_cache: &Tensor,
+        request: usize,
+        tile: Tile,
+        profile: Profile,
+        [x_hc, x_out]: [Tensor; 2],
+    ) -> Self {
+        let table = of_request(paging::identity_table(ORI_PAGES), request, ORI_PAGES);
         let slots = tile.slots(&table, PAGE);
         Self {
-            x_hc: draw_streams(fixture, tile.num_tokens),
+            x_hc,
             rope: RopeTables::of(profile),
-            kv_cache: draw_window_pool(fixture, tile.start),
+            kv_cache: kv_cache.clone(),
             block_table: Tensor::from_vec(&[ORI_PAGES], table),
             ori_slot_mapping: Tensor::from_vec(&[TOKENS], slots),
             position_ids: Tensor::from_vec(&[TOKENS], tile_positions(tile)),
-            x_out: Tensor::zeros(DType::F32, &[TOKENS, STREAMS, HIDDEN]),
+            x_out,
             num_tokens: tile.num_tokens,
         }
     }

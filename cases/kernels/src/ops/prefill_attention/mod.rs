@@ -51,6 +51,17 @@ pub(crate) struct BlockArgs {
     pub(crate) num_tokens: usize,
 }
 
+impl BlockArgs {
+    /// The same tile from `x_hc` to `x_out`.
+    pub(crate) fn between(&self, x_hc: &Tensor, x_out: &Tensor) -> Self {
+        Self {
+            x_hc: x_hc.clone(),
+            x_out: x_out.clone(),
+            ..self.clone()
+        }
+    }
+}
+
 /// The tensors that the front of a body creates, in source order.
 #[derive(Debug)]
 pub(crate) struct FrontScratch {

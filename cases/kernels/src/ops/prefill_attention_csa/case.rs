@@ -9,16 +9,17 @@ use ring_runtime::{DType, Halted, Orchestrator, Tensor};
 use super::{CsaArgs, CsaScratch, CsaWeights, HALF, IndexerInput, StateArgs, prefill_attention_csa};
 use crate::compare::TensorVerdict;
 use crate::creates::Creates;
-use crate::fixture::compressor::{Form, INDEX, RATIO_4};
+use crate::fixture::compressor::{Form, INDEX, RATIO_4, empty_pool};
 use crate::fixture::prefill::{self, NUM_TOKENS, START_POS, Tile};
 use crate::fixture::{CompressorWeights, Fixture, Profile, hadamard, paging};
 use crate::golden::CodedRows;
 use crate::kernel::{Gflop, Instance, Kernel, KernelInfo, Level, OutputInfo, Params, SetupError, entry_scope};
-use crate::model::{CMP_PAGES, HEAD_DIM, INDEX_DIM, INDEX_PAGES, INDEX_TOPK, Q_LORA};
+use crate::model::{CMP_PAGES, HEAD_DIM, HIDDEN, INDEX_DIM, INDEX_PAGES, INDEX_TOPK, ORI_PAGES, Q_LORA, STREAMS};
 use crate::ops::compressor::prefill::reference as compressed_rows;
 use crate::ops::decode_indexer::IndexerWeights;
 use crate::ops::prefill_attention::fixture::{
-    self as shared, BlockReference, CompressedRows, HcSetting, Pools, StreamsRule, pool_rule,
+    self as shared, BlockReference, CompressedRows, HcSetting, Pools, StreamsRule, draw_streams, draw_window_pool,
+    of_request, pool_rule,
 };
 use crate::ops::prefill_attention::{BlockArgs, BlockWeights, TOKENS};
 use crate::ops::prefill_attention_hca::case::draw_compressed_pool;
@@ -99,13 +100,18 @@ pub(crate) const HC: HcSetting = HcSetting {
 };
 
 /// Positions whose compressed rows fit under the cap of the scores, and so all are attended to.
-const POSITIONS: usize = RATIO_4.ratio * SCORE_CAP + RATIO_4.ratio - 1;
+pub(crate) const POSITIONS: usize = RATIO_4.ratio * SCORE_CAP + RATIO_4.ratio - 1;
 
 impl CsaWeights {
     /// The spec's weights.
     pub(crate) fn draw(fixture: Fixture) -> Self {
+        Self::draw_with(fixture, BlockWeights::draw(fixture, HC))
+    }
+
+    /// The same beside what every kind of block has.
+    pub(crate) fn draw_with(fixture: Fixture, block: BlockWeights) -> Self {
         Self {
-            block: BlockWeights::draw(fixture, HC),
+            block,
             compressor: CompressorWeights::draw(fixture, "cmp_", &RATIO_4),
             indexer: IndexerWeights::draw(fixture, "idx_"),
             hadamard: hadamard(INDEX_DIM),
@@ -114,10 +120,11 @@ impl CsaWeights {
 }
 
 impl StateArgs {
-    fn draw(fixture: Fixture, name: &str, form: &Form, tile: Tile) -> Self {
-        let table = prefill::state_table(form);
+    /// The state and rows of `tile` of a request in a pool that holds as many pages for each.
+    fn over(state: &Tensor, form: &Form, request: usize, tile: Tile) -> Self {
+        let table = of_request(prefill::state_table(form), request, form.pages);
         Self {
-            state: form.prefill_state(fixture, name, &table, tile.start),
+            state: state.clone(),
             slots: Tensor::from_vec(&[TOKENS], tile.slots(&table, form.page)),
             table: Tensor::from_vec(&[table.len()], table),
         }
@@ -127,18 +134,51 @@ impl StateArgs {
 impl CsaArgs {
     /// Arguments of `tile` by itself.
     pub(crate) fn draw(fixture: Fixture, tile: Tile) -> Self {
-        let (cmp_table, key_table) = (paging::identity_table(CMP_PAGES), paging::identity_table(INDEX_PAGES));
         let (keys, key_scales) = draw_keys(fixture, tile.start);
-        let slots = |table: &[i32]| Tensor::from_vec(&[TOKENS], tile.compressed_slots(table, RATIO_4.ratio));
-        Self {
-            block: BlockArgs::draw(fixture, tile, Profile::Compressed),
-            main: StateArgs::draw(fixture, "compress_state", &RATIO_4, tile),
-            inner: StateArgs::draw(fixture, "inner_compress_state", &INDEX, tile),
-            cmp_kv: draw_compressed_pool(fixture, tile.start / RATIO_4.ratio),
-            cmp_slots: slots(&cmp_table),
-            cmp_table: Tensor::from_vec(&[CMP_PAGES], cmp_table),
+        let state = |name, form: &Form| form.prefill_state(fixture, name, &prefill::state_table(form), tile.start);
+        let pools = [
+            draw_window_pool(fixture, tile.start),
+            draw_compressed_pool(fixture, tile.start / RATIO_4.ratio),
+            state("compress_state", &RATIO_4),
+            state("inner_compress_state", &INDEX),
             keys,
             key_scales,
+        ];
+        let streams = [
+            draw_streams(fixture, tile.num_tokens),
+            Tensor::zeros(DType::F32, &[TOKENS, STREAMS, HIDDEN]),
+        ];
+        Self::over(&pools, 0, tile, streams)
+    }
+
+    /// Empty pools for so many requests, in the order of [`CsaArgs::pools`].
+    pub(crate) fn empty_pools(requests: usize) -> [Tensor; 6] {
+        let state = |form: Form| Tensor::zeros(DType::F32, &[requests * form.pages, form.page, form.state_width()]);
+        [
+            empty_pool(DType::Bf16, requests * ORI_PAGES, HEAD_DIM),
+            empty_pool(DType::Bf16, requests * CMP_PAGES, HEAD_DIM),
+            state(RATIO_4),
+            state(INDEX),
+            empty_pool(DType::I8, requests * INDEX_PAGES, INDEX_DIM),
+            empty_pool(DType::F32, requests * INDEX_PAGES, 1),
+        ]
+    }
+
+    /// Arguments of `tile` of a request in pools that hold as many rows for each, from and to these streams.
+    pub(crate) fn over(pools: &[Tensor; 6], request: usize, tile: Tile, streams: [Tensor; 2]) -> Self {
+        let [kv_cache, cmp_kv, state, inner_state, keys, key_scales] = pools;
+        let table = |pages| of_request(paging::identity_table(pages), request, pages);
+        let (cmp_table, key_table) = (table(CMP_PAGES), table(INDEX_PAGES));
+        let slots = |table: &[i32]| Tensor::from_vec(&[TOKENS], tile.compressed_slots(table, RATIO_4.ratio));
+        Self {
+            block: BlockArgs::over(kv_cache, request, tile, Profile::Compressed, streams),
+            main: StateArgs::over(state, &RATIO_4, request, tile),
+            inner: StateArgs::over(inner_state, &INDEX, request, tile),
+            cmp_kv: cmp_kv.clone(),
+            cmp_slots: slots(&cmp_table),
+            cmp_table: Tensor::from_vec(&[CMP_PAGES], cmp_table),
+            keys: keys.clone(),
+            key_scales: key_scales.clone(),
             key_slots: slots(&key_table),
             key_table: Tensor::from_vec(&[INDEX_PAGES], key_table),
         }

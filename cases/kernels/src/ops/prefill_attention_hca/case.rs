@@ -13,10 +13,11 @@ use crate::fixture::compressor::{RATIO_128, empty_pool};
 use crate::fixture::prefill::{self, NUM_TOKENS, START_POS, Tile};
 use crate::fixture::{CompressorWeights, Dist, Fixture, Profile};
 use crate::kernel::{Gflop, Instance, Kernel, KernelInfo, Level, OutputInfo, Params, SetupError, entry_scope};
-use crate::model::{CMP_PAGES, HEAD_DIM, PAGE};
+use crate::model::{CMP_PAGES, HEAD_DIM, HIDDEN, ORI_PAGES, PAGE, STREAMS};
 use crate::ops::compressor::prefill::reference as compressed_rows;
 use crate::ops::prefill_attention::fixture::{
-    self as shared, BlockReference, CompressedRows, HcSetting, Pools, StreamsRule, all_complete, pool_rule,
+    self as shared, BlockReference, CompressedRows, HcSetting, Pools, StreamsRule, all_complete, draw_streams,
+    draw_window_pool, of_request, pool_rule,
 };
 use crate::ops::prefill_attention::{BlockArgs, BlockWeights, TOKENS};
 use crate::scopes::BodyScopes;
@@ -78,8 +79,13 @@ pub(crate) const HC: HcSetting = HcSetting {
 impl HcaWeights {
     /// The spec's weights.
     pub(crate) fn draw(fixture: Fixture) -> Self {
+        Self::draw_with(fixture, BlockWeights::draw(fixture, HC))
+    }
+
+    /// The same beside what every kind of block has.
+    pub(crate) fn draw_with(fixture: Fixture, block: BlockWeights) -> Self {
         Self {
-            block: BlockWeights::draw(fixture, HC),
+            block,
             compressor: CompressorWeights::draw(fixture, "cmp_", &RATIO_128),
         }
     }
@@ -96,16 +102,48 @@ pub(crate) fn draw_compressed_pool(fixture: Fixture, complete: usize) -> Tensor 
 impl HcaArgs {
     /// Arguments of `tile` by itself.
     pub(crate) fn draw(fixture: Fixture, tile: Tile) -> Self {
-        let state_table = prefill::state_table(&RATIO_128);
+        let pools = [
+            draw_window_pool(fixture, tile.start),
+            draw_compressed_pool(fixture, tile.start / RATIO_128.ratio),
+            RATIO_128.prefill_state(fixture, "compress_state", &prefill::state_table(&RATIO_128), tile.start),
+        ];
+        let streams = [
+            draw_streams(fixture, tile.num_tokens),
+            Tensor::zeros(DType::F32, &[TOKENS, STREAMS, HIDDEN]),
+        ];
+        Self::over(&pools, 0, tile, streams)
+    }
+
+    /// Empty pools for so many requests, in the order of [`HcaArgs::pools`].
+    pub(crate) fn empty_pools(requests: usize) -> [Tensor; 3] {
+        [
+            empty_pool(DType::Bf16, requests * ORI_PAGES, HEAD_DIM),
+            empty_pool(DType::Bf16, requests * CMP_PAGES, HEAD_DIM),
+            Tensor::zeros(
+                DType::F32,
+                &[requests * RATIO_128.pages, RATIO_128.page, RATIO_128.state_width()],
+            ),
+        ]
+    }
+
+    /// Arguments of `tile` of a request in pools that hold as many rows for each, from and to these streams.
+    pub(crate) fn over(
+        [kv_cache, cmp_kv, state]: &[Tensor; 3],
+        request: usize,
+        tile: Tile,
+        streams: [Tensor; 2],
+    ) -> Self {
+        let state_table = of_request(prefill::state_table(&RATIO_128), request, RATIO_128.pages);
         // One page holds the rows of all positions.
         let mut cmp_table = vec![-1; CMP_PAGES];
         cmp_table[0] = 0;
+        let cmp_table = of_request(cmp_table, request, CMP_PAGES);
         Self {
-            block: BlockArgs::draw(fixture, tile, Profile::Compressed),
-            state: RATIO_128.prefill_state(fixture, "compress_state", &state_table, tile.start),
+            block: BlockArgs::over(kv_cache, request, tile, Profile::Compressed, streams),
+            state: state.clone(),
             state_slots: Tensor::from_vec(&[TOKENS], tile.slots(&state_table, RATIO_128.page)),
             state_table: Tensor::from_vec(&[state_table.len()], state_table),
-            cmp_kv: draw_compressed_pool(fixture, tile.start / RATIO_128.ratio),
+            cmp_kv: cmp_kv.clone(),
             cmp_slots: Tensor::from_vec(&[TOKENS], tile.compressed_slots(&cmp_table, RATIO_128.ratio)),
             cmp_table: Tensor::from_vec(&[CMP_PAGES], cmp_table),
         }
