@@ -171,7 +171,7 @@ fn a_sweep_whose_cases_all_have_other_names_than_the_baseline_s_is_no_pass() {
     .unwrap();
     let second = workspace.sweep(&[]);
     let err = text(&second.stderr);
-    assert_eq!(second.status.code(), Some(1), "{err}");
+    assert_eq!(second.status.code(), Some(5), "{err}");
     assert!(!err.contains("exit code is about outcomes only"), "{err}");
     assert!(
         text(&second.stdout).contains("nothing-in-common"),

@@ -53,7 +53,8 @@ fn blocks_compute_through_ring_memory() {
 
 #[test]
 fn a_chain_of_dependency_only_tasks_ripples_through() {
-    let mut runtime = runtime(4096, 64, 64);
+    // While the first task waits for a core, a whole window of tasks holds entries, and they come back in steps of 64.
+    let mut runtime = runtime(4096, 64, 1024);
     let report = runtime.run(|o| {
         let mut last = o.submit(vector("first").run(|_| ()))?.id;
         for _ in 0..5000 {
