@@ -174,7 +174,7 @@ fn a_sweep_whose_cases_all_have_other_names_than_the_baseline_s_is_no_pass() {
     assert_eq!(second.status.code(), Some(5), "{err}");
     assert!(!err.contains("exit code is about outcomes only"), "{err}");
     assert!(
-        text(&second.stdout).contains("nothing-in-common"),
+        text(&second.stdout).contains("t/before: missing"),
         "{}",
         text(&second.stdout)
     );
