@@ -65,7 +65,7 @@ pub const CHECKS: &[Check] = &[
                 "--locked",
                 "--document-private-items",
             ],
-            env: &[("RUSTDOCFLAGS", "-D warnings")],
+            env: &[("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links")],
         }],
     },
     Check {

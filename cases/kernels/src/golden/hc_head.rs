@@ -16,7 +16,7 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>() as f32
 }
 
-/// The reference, for any number of tokens: `x` [T, 4, 7168], `weight` [4, 28672], `scale` and `base` [4].
+/// The reference, for any number of tokens: `x` [T, 4, 7168], `weight` [4, 28672], `scale` and `base` \[4\].
 pub fn hc_head(x: &[f32], weight: &[f32], scale: f32, base: &[f32]) -> Vec<bf16> {
     const PART: usize = HC_DIM / SPLIT;
     let mut y = vec![bf16::ZERO; x.len() / STREAMS];

@@ -20,7 +20,7 @@ const CHUNKS: usize = HIDDEN / CHUNK;
 /// Blocks that take turns at the work items.
 const BLOCKS: usize = 48;
 
-/// Submits the launch: `x_hc` [T, 4, 7168] f32 from `input_ids` [T] i64 and `embed` [vocab, 7168] bf16; ids beyond the vocabulary are clamped into it.
+/// Submits the launch: `x_hc` [T, 4, 7168] f32 from `input_ids` \[T\] i64 and `embed` [vocab, 7168] bf16; ids beyond the vocabulary are clamped into it.
 pub(crate) fn input_pack(
     o: &mut Orchestrator<'_>,
     input_ids: &Tensor,

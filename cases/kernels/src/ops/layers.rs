@@ -140,7 +140,7 @@ pub(crate) fn forward(
 #[derive(Clone, Debug)]
 pub(crate) struct FinalHead {
     pub(crate) head: HcHeadWeights,
-    /// Gain, [7168] bf16.
+    /// Gain, \[7168\] bf16.
     pub(crate) norm: Tensor,
 }
 

@@ -21,7 +21,7 @@ const SPLIT: usize = 4;
 /// Columns that are summed at a time.
 const CHUNK: usize = 128;
 
-/// Submits the launch: `x_normed = bf16((x · inv_rms) · norm_w)`, all [tokens, 7168] bf16 but the gain [7168].
+/// Submits the launch: `x_normed = bf16((x · inv_rms) · norm_w)`, all [tokens, 7168] bf16 but the gain \[7168\].
 ///
 /// Returns the task, for callers that hang a barrier on it.
 pub(crate) fn rms_norm(

@@ -21,13 +21,13 @@ pub(crate) struct TileArgs {
     pub(crate) x: Tensor,
     /// Rolling state, [pages, page, 2·out] f32, updated.
     pub(crate) state: Tensor,
-    /// Its pages, [columns] i32.
+    /// Its pages, \[columns\] i32.
     pub(crate) state_table: Tensor,
-    /// State row of each token, [128] i64, −1 for none.
+    /// State row of each token, \[128\] i64, −1 for none.
     pub(crate) state_slots: Tensor,
-    /// Position of each token, [128] i32.
+    /// Position of each token, \[128\] i32.
     pub(crate) positions: Tensor,
-    /// Pool row that each token completes, [128] i64, −1 for none.
+    /// Pool row that each token completes, \[128\] i64, −1 for none.
     pub(crate) slots: Tensor,
     /// Cosines of all positions, [16384, 64] bf16.
     pub(crate) freqs_cos: Tensor,

@@ -35,7 +35,7 @@ pub(crate) struct DecodeArgs {
     pub(crate) q: Tensor,
     /// Original pool, [128, 128, 1, 512] bf16.
     pub(crate) ori_kv: Tensor,
-    /// Sink of each head, [128] f32.
+    /// Sink of each head, \[128\] f32.
     pub(crate) attn_sink: Tensor,
     /// Cosines of each token, [8, 64] bf16; the first half counts.
     pub(crate) rope_cos: Tensor,

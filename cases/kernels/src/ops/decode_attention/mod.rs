@@ -24,10 +24,10 @@ use crate::model::{HEAD_DIM, HEADS, HIDDEN, Q_LORA, ROPE_DIM, STREAMS};
 #[derive(Clone, Debug)]
 pub(crate) struct BlockWeights {
     pub(crate) hc: HcWeights,
-    /// Gain before the projections, [7168] bf16.
+    /// Gain before the projections, \[7168\] bf16.
     pub(crate) norm: Tensor,
     pub(crate) qkv: QkvWeights,
-    /// Sink of each head, [128] f32.
+    /// Sink of each head, \[128\] f32.
     pub(crate) attn_sink: Tensor,
     pub(crate) out: OutWeights,
 }

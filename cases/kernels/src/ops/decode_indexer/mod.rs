@@ -92,7 +92,7 @@ pub(crate) struct DecodeIndexerArgs {
     pub(crate) qr_scale: Tensor,
     /// Pages of the keys, [4, 64] i32.
     pub(crate) key_table: Tensor,
-    /// Positions of each request after the step, [4] i32.
+    /// Positions of each request after the step, \[4\] i32.
     pub(crate) kv_seq_lens: Tensor,
     /// Scores, [8, 4096] f32 (or [4, 2, 4096]); tiles of 128 columns beyond a request's keys are left alone.
     pub(crate) score: Tensor,

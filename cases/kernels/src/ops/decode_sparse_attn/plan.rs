@@ -14,7 +14,7 @@ pub(super) struct PlanScratch {
     pub(super) slots: Created,
     /// 1 for a block with a row, [8, 9] i32.
     pub(super) live: Created,
-    /// Blocks `9 t + b` in the order of their work, [72] i32: live ones first.
+    /// Blocks `9 t + b` in the order of their work, \[72\] i32: live ones first.
     pub(super) order: Created,
 }
 

@@ -73,7 +73,7 @@ impl Kernel for DecodeSparseAttnSwa {
 struct Case {
     attn: DecodeArgs,
     swa_indices: Tensor,
-    /// Rows of each window, [8] i32.
+    /// Rows of each window, \[8\] i32.
     swa_lens: Tensor,
     weights: OutWeights,
     golden: OnceLock<Tensor>,

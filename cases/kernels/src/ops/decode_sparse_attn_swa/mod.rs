@@ -92,7 +92,7 @@ pub(crate) fn decode_sparse_attn_swa(
     )
 }
 
-/// Bias of each column of windows with these lengths, [8] i32.
+/// Bias of each column of windows with these lengths, \[8\] i32.
 pub(crate) fn fill_bias(lens: &[i32], bias: &mut [f32]) {
     for (row, len) in bias.chunks_mut(KEYS).zip(lens) {
         for (j, bias) in row.iter_mut().enumerate() {

@@ -85,7 +85,7 @@ static INFO: KernelInfo = KernelInfo {
 };
 
 impl GateWeights {
-    /// A gain of ones, a projection of normal values over √7168, and this bias [N] and table of hash layers [129280, 6].
+    /// A gain of ones, a projection of normal values over √7168, and this bias \[N\] and table of hash layers [129280, 6].
     pub(crate) fn draw(fixture: Fixture, name: &str, bias: Tensor, table: Tensor) -> Self {
         let deviation = 1.0 / (HIDDEN as f32).sqrt();
         let dims = [bias.dims()[0], HIDDEN];
@@ -110,7 +110,7 @@ impl GateOut {
     }
 }
 
-/// Uniform token ids, [tokens] i64.
+/// Uniform token ids, \[tokens\] i64.
 pub(crate) fn token_ids(fixture: Fixture, name: &str, tokens: usize) -> Tensor {
     let stream = fixture.stream(name);
     let ids = (0..tokens as u64).map(|t| stream.below(t, VOCAB as u64) as i64);

@@ -28,11 +28,11 @@ const NEVER: f32 = f32::MIN;
 /// What the router learnt.
 #[derive(Clone, Debug)]
 pub(crate) struct GateWeights {
-    /// Gain of the norm, [7168] bf16.
+    /// Gain of the norm, \[7168\] bf16.
     pub(crate) norm: Tensor,
     /// Projection, [N, 7168] f32.
     pub(crate) projection: Tensor,
-    /// Selection bias, [N] f32.
+    /// Selection bias, \[N\] f32.
     pub(crate) bias: Tensor,
     /// Experts of each token id in the hash layers, [129280, 6] i32.
     pub(crate) table: Tensor,
@@ -114,7 +114,7 @@ impl Rows {
     }
 }
 
-/// Submits the launches for the rows `x_mixed` [T, 7168] bf16 of the tokens `input_ids` [T] i64.
+/// Submits the launches for the rows `x_mixed` [T, 7168] bf16 of the tokens `input_ids` \[T\] i64.
 ///
 /// A launch that would have no block is left out (no token in use). So are the scopes of the two
 /// branches that clamp `num_tokens`: nothing is submitted in them.

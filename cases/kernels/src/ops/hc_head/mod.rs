@@ -30,9 +30,9 @@ const CHUNK: usize = 512;
 pub(crate) struct HcHeadWeights {
     /// Projection, [4, 28672] f32.
     pub(crate) weight: Tensor,
-    /// Scale of the gates, [1] f32.
+    /// Scale of the gates, \[1\] f32.
     pub(crate) scale: Tensor,
-    /// Bias of each gate, [4] f32.
+    /// Bias of each gate, \[4\] f32.
     pub(crate) base: Tensor,
 }
 

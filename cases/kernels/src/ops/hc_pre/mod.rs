@@ -31,9 +31,9 @@ const CHUNK: usize = 256;
 pub(crate) struct HcWeights {
     /// Projection, [24, 28672] f32.
     pub(crate) weight: Tensor,
-    /// Scales of pre, post and comb, [3] f32.
+    /// Scales of pre, post and comb, \[3\] f32.
     pub(crate) scale: Tensor,
-    /// Bias of each row of the projection, [24] f32.
+    /// Bias of each row of the projection, \[24\] f32.
     pub(crate) base: Tensor,
 }
 

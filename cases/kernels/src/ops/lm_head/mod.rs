@@ -41,7 +41,7 @@ const SAMPLE_CHUNK: usize = 256;
 pub(crate) struct LmHeadArgs {
     /// Hidden rows to select from, [rows, 7168] bf16.
     pub(crate) hidden: Tensor,
-    /// Row of each logit row, [8] i32; −1 for none, rows beyond the last are cut to it.
+    /// Row of each logit row, \[8\] i32; −1 for none, rows beyond the last are cut to it.
     pub(crate) rows: Tensor,
     /// This rank's shard, [64640, 7168] bf16.
     pub(crate) weight: Tensor,

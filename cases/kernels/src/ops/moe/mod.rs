@@ -150,7 +150,7 @@ impl Incoming {
     }
 }
 
-/// Submits one call: `x_next` from `x` (both [T, 4, 7168] f32) of the tokens `input_ids` [T] i64.
+/// Submits one call: `x_next` from `x` (both [T, 4, 7168] f32) of the tokens `input_ids` \[T\] i64.
 ///
 /// Opens one explicit scope, around the routed experts and what follows them; `bodies` says whether loops
 /// and branches are scopes as well. All ranks have to make their calls in the same order, with the same epochs.

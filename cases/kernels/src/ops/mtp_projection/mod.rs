@@ -24,9 +24,9 @@ const CHUNKS: usize = HIDDEN / CHUNK;
 /// What one kind of hidden rows goes through.
 #[derive(Clone, Debug)]
 pub(crate) struct Branch {
-    /// Gain of the norm, [7168] f32.
+    /// Gain of the norm, \[7168\] f32.
     pub(crate) norm: Tensor,
-    /// Factors before quantisation, [7168] f32.
+    /// Factors before quantisation, \[7168\] f32.
     pub(crate) smooth: Tensor,
     /// Projection, [7168 out, 7168 in].
     pub(crate) projection: Quantised,

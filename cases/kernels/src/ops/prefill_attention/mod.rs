@@ -22,10 +22,10 @@ pub(crate) const TOKENS: usize = PREFILL_TOKENS;
 #[derive(Clone, Debug)]
 pub(crate) struct BlockWeights {
     pub(crate) hc: HcWeights,
-    /// Gain before the projections, [7168] bf16.
+    /// Gain before the projections, \[7168\] bf16.
     pub(crate) norm: Tensor,
     pub(crate) qkv: QkvWeights,
-    /// Sink of each head, [128] f32.
+    /// Sink of each head, \[128\] f32.
     pub(crate) attn_sink: Tensor,
     pub(crate) out: OutWeights,
 }
@@ -39,11 +39,11 @@ pub(crate) struct BlockArgs {
     pub(crate) rope: RopeTables,
     /// Original pool, [pages, 128, 1, 512] bf16, rows of the new tokens are written.
     pub(crate) kv_cache: Tensor,
-    /// Pages of the request, [128] i32.
+    /// Pages of the request, \[128\] i32.
     pub(crate) block_table: Tensor,
-    /// Physical row of each new token, [128] i64, −1 for none.
+    /// Physical row of each new token, \[128\] i64, −1 for none.
     pub(crate) ori_slot_mapping: Tensor,
-    /// Position of each token, [128] i32.
+    /// Position of each token, \[128\] i32.
     pub(crate) position_ids: Tensor,
     /// Streams after the block, [128, 4, 7168] f32, written.
     pub(crate) x_out: Tensor,
@@ -217,7 +217,7 @@ pub(crate) struct Attended {
     pub(crate) swa_indices: Tensor,
     /// Compressed pool, [pages, 128, 1, 512] bf16.
     pub(crate) cmp_kv: Tensor,
-    /// Its pages, [32] i32.
+    /// Its pages, \[32\] i32.
     pub(crate) cmp_block_table: Tensor,
     /// Logical compressed rows, [128, 1024] i32.
     pub(crate) cmp_indices: Tensor,

@@ -43,9 +43,9 @@ pub(crate) struct CsaWeights {
 pub(crate) struct StateArgs {
     /// [pages, 4, width] f32, updated.
     pub(crate) state: Tensor,
-    /// Its pages, [4096] i32.
+    /// Its pages, \[4096\] i32.
     pub(crate) table: Tensor,
-    /// State row of each token, [128] i64, −1 for none.
+    /// State row of each token, \[128\] i64, −1 for none.
     pub(crate) slots: Tensor,
 }
 
@@ -59,17 +59,17 @@ pub(crate) struct CsaArgs {
     pub(crate) inner: StateArgs,
     /// Compressed pool, [pages, 128, 1, 512] bf16, updated.
     pub(crate) cmp_kv: Tensor,
-    /// Its pages, [32] i32.
+    /// Its pages, \[32\] i32.
     pub(crate) cmp_table: Tensor,
-    /// Compressed row that each token completes, [128] i64, −1 for none.
+    /// Compressed row that each token completes, \[128\] i64, −1 for none.
     pub(crate) cmp_slots: Tensor,
     /// Keys of the indexer, [pages, 128, 1, 128] i8, updated.
     pub(crate) keys: Tensor,
     /// Their scales, [pages, 128, 1, 1] f32, updated.
     pub(crate) key_scales: Tensor,
-    /// Their pages, [64] i32.
+    /// Their pages, \[64\] i32.
     pub(crate) key_table: Tensor,
-    /// Key that each token completes, [128] i64, −1 for none.
+    /// Key that each token completes, \[128\] i64, −1 for none.
     pub(crate) key_slots: Tensor,
 }
 

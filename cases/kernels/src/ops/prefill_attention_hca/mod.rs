@@ -33,15 +33,15 @@ pub(crate) struct HcaArgs {
     pub(crate) block: BlockArgs,
     /// State of the compressor, [pages, 8, 1024] f32, updated.
     pub(crate) state: Tensor,
-    /// Its pages, [2048] i32.
+    /// Its pages, \[2048\] i32.
     pub(crate) state_table: Tensor,
-    /// State row of each token, [128] i64, −1 for none.
+    /// State row of each token, \[128\] i64, −1 for none.
     pub(crate) state_slots: Tensor,
     /// Compressed pool, [pages, 128, 1, 512] bf16, updated.
     pub(crate) cmp_kv: Tensor,
-    /// Its pages, [32] i32.
+    /// Its pages, \[32\] i32.
     pub(crate) cmp_table: Tensor,
-    /// Compressed row that each token completes, [128] i64, −1 for none.
+    /// Compressed row that each token completes, \[128\] i64, −1 for none.
     pub(crate) cmp_slots: Tensor,
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct PrefillIndexerArgs {
     pub(crate) cos: Tensor,
     /// Sines of each token, [128, 32] f32.
     pub(crate) sin: Tensor,
-    /// Pages of the keys, [64] i32.
+    /// Pages of the keys, \[64\] i32.
     pub(crate) key_table: Tensor,
     /// Scores, [128, 256] f32, written.
     pub(crate) score: Tensor,

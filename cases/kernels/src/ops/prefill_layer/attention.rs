@@ -154,7 +154,7 @@ impl AttentionArgs {
         args
     }
 
-    /// Which rows of each pool the tile names, [128] i64, in the order of the kind.
+    /// Which rows of each pool the tile names, \[128\] i64, in the order of the kind.
     pub(crate) fn mappings(&self) -> Vec<&Tensor> {
         match self {
             Self::Hca(args) => vec![&args.block.ori_slot_mapping, &args.cmp_slots, &args.state_slots],

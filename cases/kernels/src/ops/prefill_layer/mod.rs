@@ -21,7 +21,7 @@ use crate::scopes::BodyScopes;
 struct Rank {
     /// Streams of all rows, [rows, 4, 7168] f32.
     x_hc: Tensor,
-    /// Token ids of all rows, [rows] i64.
+    /// Token ids of all rows, \[rows\] i64.
     input_ids: Tensor,
     /// Arguments of each tile.
     tiles: Vec<AttentionArgs>,

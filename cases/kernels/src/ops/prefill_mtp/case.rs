@@ -53,7 +53,7 @@ static INFO: KernelInfo = KernelInfo {
     ring_bytes: Some([0, 473_061_376, 177_995_776, 88_129_536]),
 };
 
-/// Token ids of `rank`, [128] i64: in turn from the rank on; −1 for rows that are not live. The block routes by score and reads none.
+/// Token ids of `rank`, \[128\] i64: in turn from the rank on; −1 for rows that are not live. The block routes by score and reads none.
 fn rolled_ids(rank: usize, num_tokens: usize) -> Tensor {
     let id = |t: usize| {
         if t < num_tokens {

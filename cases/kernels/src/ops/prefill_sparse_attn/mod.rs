@@ -61,11 +61,11 @@ pub(crate) struct SparseArgs {
     pub(crate) swa_indices: Tensor,
     /// Compressed pool, [32, 128, 1, 512] bf16.
     pub(crate) cmp_kv: Tensor,
-    /// Pages of the compressed pool, [32] i32.
+    /// Pages of the compressed pool, \[32\] i32.
     pub(crate) cmp_block_table: Tensor,
     /// Logical compressed rows, [128, 1024] i32, −1 for none; columns from 256 on are not read.
     pub(crate) cmp_indices: Tensor,
-    /// Sink of each head, [128] f32.
+    /// Sink of each head, \[128\] f32.
     pub(crate) attn_sink: Tensor,
     /// Cosines of each token, [128, 64] bf16; the first half counts.
     pub(crate) rope_cos: Tensor,

@@ -38,9 +38,9 @@ pub(crate) struct QkvWeights {
     pub(crate) wq_b: Quantised,
     /// [7168, 512] bf16.
     pub(crate) wkv: Tensor,
-    /// [1536] bf16.
+    /// \[1536\] bf16.
     pub(crate) gamma_cq: Tensor,
-    /// [512] bf16.
+    /// \[512\] bf16.
     pub(crate) gamma_ckv: Tensor,
 }
 
@@ -165,7 +165,7 @@ pub(crate) fn qkv_proj_rope(
 
 /// Submits the gather of cosine and sine rows by position; rows from `num_tokens` on stay as they are.
 ///
-/// Tables are [positions, 64] bf16, `position_ids` [T] i32, results [T, 64] bf16.
+/// Tables are [positions, 64] bf16, `position_ids` \[T\] i32, results [T, 64] bf16.
 pub(crate) fn materialize_rope_rows(
     o: &mut Orchestrator<'_>,
     (freqs_cos, freqs_sin): (&Tensor, &Tensor),
