@@ -6,7 +6,7 @@ use std::hint::black_box;
 
 use kernels::tile::gemm::Path;
 
-use crate::median;
+use crate::clock::median;
 
 const STEPS: usize = 1 << 20;
 

@@ -4,7 +4,7 @@ use half::bf16;
 use kernels::tile::gemm::{Operand, Path, Rhs, Store};
 use ring_runtime::{Element, Tile, TileMut};
 
-use crate::median;
+use crate::clock::median;
 
 /// Operand type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
