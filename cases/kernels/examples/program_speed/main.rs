@@ -70,8 +70,11 @@ fn main() {
         let given = given.map_or(&[][..], |(_, given)| given);
         let params = Params::resolve(info.name, info.params, given).expect("the parameters above are valid");
         let instance = kernel.prepare(&params, 0).expect("the defaults can be set up");
-        let threads = NonZeroUsize::new(cores).expect("a machine has a core").max(info.min_cores());
-        let mut session = Session::new(instance, &RuntimeConfig::new([ring; 4], threads)).expect("the rings can be mapped");
+        let threads = NonZeroUsize::new(cores)
+            .expect("a machine has a core")
+            .max(info.min_cores());
+        let mut session =
+            Session::new(instance, &RuntimeConfig::new([ring; 4], threads)).expect("the rings can be mapped");
         let mut times: Vec<_> = (0..=ROUNDS)
             .map(|_| session.dispatch(Duration::ZERO).device().expect("the program passes"))
             .skip(1)
