@@ -10,7 +10,7 @@ use ring_runtime::{Fatal, FatalCode, Resource, RingId, RingLimits, RunReport, Ru
 
 use crate::compare::TensorVerdict;
 use crate::dispatch::{Dispatch, Session};
-use crate::kernel::Params;
+use crate::kernel::{Instance, Params};
 use crate::registry;
 
 /// Heaps that hold any program here: 2 GiB each, committed as touched.
@@ -44,15 +44,21 @@ pub fn fresh_seed() -> u64 {
     RandomState::new().hash_one(0)
 }
 
-/// Two cores, default windows and pools, these heaps.
-///
-/// On a busy machine a block may hold memory for longer than an allocation waits by default; that a ring is too small is proven without waiting.
-fn config(heaps: [u64; 4]) -> RuntimeConfig {
+/// Longest wait of an allocation in a run that has to pass: on a busy machine a block may hold memory for longer than
+/// the runtime's default of half a second.
+const PATIENT: Duration = Duration::from_secs(5);
+
+/// Longest wait of an allocation in a run that has to deadlock: a request that no empty ring could hold is not proven
+/// by its scope but by this wait, in full, so that a long one is time lost.
+const BRISK: Duration = Duration::from_secs(1);
+
+/// Two cores, default windows and pools, these heaps; an allocation waits for at most `alloc`.
+fn config(heaps: [u64; 4], alloc: Duration) -> RuntimeConfig {
     let rings = heaps.map(|heap| {
         RingLimits::new(heap, RingLimits::DEFAULT_TASK_WINDOW, RingLimits::DEFAULT_DEP_POOL).expect("valid heaps")
     });
     let timeouts = Timeouts {
-        alloc: Duration::from_secs(5),
+        alloc,
         ..Timeouts::DEFAULT
     };
     RuntimeConfig::new(rings, NonZeroUsize::new(2).expect("not zero")).with_timeouts(timeouts)
@@ -60,23 +66,35 @@ fn config(heaps: [u64; 4]) -> RuntimeConfig {
 
 /// Prepares the kernel and starts its runtimes.
 pub fn session(name: &str, given: Given<'_>, seed: u64, heaps: [u64; 4]) -> Session {
+    prepare(name, given, seed, &config(heaps, PATIENT))
+}
+
+fn prepare(name: &str, given: Given<'_>, seed: u64, config: &RuntimeConfig) -> Session {
+    Session::new(make(name, given, seed), config).unwrap_or_else(|e| panic!("`{name}` {given:?}: {e}"))
+}
+
+/// The kernel with its inputs.
+fn make(name: &str, given: Given<'_>, seed: u64) -> Box<dyn Instance> {
     let kernel = registry::find(name).unwrap_or_else(|e| panic!("{e}"));
     let info = kernel.info();
     let params = Params::resolve(info.name, info.params, given).unwrap_or_else(|e| panic!("{e}"));
-    let instance = kernel.prepare(&params, seed).unwrap_or_else(|e| panic!("{e}"));
-    Session::new(instance, &config(heaps)).unwrap_or_else(|e| panic!("`{name}` {given:?}: {e}"))
+    kernel.prepare(&params, seed).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// One dispatch at these heaps, whatever its end.
+/// One dispatch at these heaps, whatever its end; one that can't pass may take [`BRISK`] to say so.
 pub fn run_at(name: &str, given: Given<'_>, seed: u64, heaps: [u64; 4]) -> Dispatch {
-    session(name, given, seed, heaps).dispatch(Duration::ZERO)
+    prepare(name, given, seed, &config(heaps, BRISK)).dispatch(Duration::ZERO)
 }
 
 /// Runs the kernel at these heaps and validates it; panics unless everything passes.
 pub fn check_kernel_at(name: &str, given: Given<'_>, seed: u64, heaps: [u64; 4]) -> Checked {
     let mut session = session(name, given, seed, heaps);
+    check_session(&mut session, &format!("`{name}` {given:?}, seed {seed}"))
+}
+
+/// Dispatches and validates; panics unless everything passes.
+fn check_session(session: &mut Session, context: &str) -> Checked {
     let dispatch = session.dispatch(Duration::ZERO);
-    let context = format!("`{name}` {given:?}, seed {seed}");
     assert!(dispatch.passed(), "{context}: {:#?}", dispatch.failure());
     let verdicts = session.instance().validate();
     assert!(
@@ -112,28 +130,50 @@ fn heap_deadlock<'a>(dispatch: &'a Dispatch, ring: usize, context: &str) -> (&'a
 /// Checks that `bytes` is the least heap of `ring`: the program passes and matches with it, uses all of it, and
 /// deadlocks with 1024 less, with code 2 on that ring. The other rings have ample heaps.
 ///
-/// `before_launch` also asks that no task reached a core in the deadlocking run.
+/// `launch` also says whether a task may have reached a core in the deadlocking run.
 pub fn two_sided(name: &str, given: Given<'_>, ring: usize, bytes: u64, launch: Launch) {
+    two_sided_rings(name, given, &[(ring, bytes, launch)]);
+}
+
+/// [`two_sided`] for one ring after the other.
+///
+/// All that have to pass run on the same inputs, since to make them and their golden takes longer than the runs. A program
+/// that deadlocked is not dispatched again: its ranks may have left signals behind.
+pub fn two_sided_rings(name: &str, given: Given<'_>, rings: &[(usize, u64, Launch)]) {
     let seed = fresh_seed();
-    let context = format!("`{name}` {given:?}, seed {seed}, ring {ring}");
-    let at = |heap| {
+    let context = |ring: usize| format!("`{name}` {given:?}, seed {seed}, ring {ring}");
+    let heaps = |ring: usize, heap| {
         let mut heaps = AMPLE;
         heaps[ring] = heap;
         heaps
     };
-    let checked = check_kernel_at(name, given, seed, at(bytes));
-    assert_eq!(
-        checked.high_water(ring),
-        bytes,
-        "{context}: high-water at the least heap"
-    );
-    let dispatch = run_at(name, given, seed, at(bytes - 1024));
-    let (_, report) = heap_deadlock(&dispatch, ring, &context);
-    if launch == Launch::Never {
-        assert!(
-            !report.first_launch,
-            "{context}: a task reached a core before the deadlock"
+    let open = |instance, heaps, alloc| {
+        Session::new(instance, &config(heaps, alloc)).unwrap_or_else(|e| panic!("`{name}` {given:?}: {e}"))
+    };
+    let mut instance = make(name, given, seed);
+    for &(ring, bytes, _) in rings {
+        let mut session = open(instance, heaps(ring, bytes), PATIENT);
+        let context = context(ring);
+        let checked = check_session(&mut session, &context);
+        assert_eq!(
+            checked.high_water(ring),
+            bytes,
+            "{context}: high-water at the least heap"
         );
+        instance = session.into_instance();
+    }
+    let mut instance = Some(instance);
+    for &(ring, bytes, launch) in rings {
+        let instance = instance.take().unwrap_or_else(|| make(name, given, seed));
+        let dispatch = open(instance, heaps(ring, bytes - 1024), BRISK).dispatch(Duration::ZERO);
+        let context = context(ring);
+        let (_, report) = heap_deadlock(&dispatch, ring, &context);
+        if launch == Launch::Never {
+            assert!(
+                !report.first_launch,
+                "{context}: a task reached a core before the deadlock"
+            );
+        }
     }
 }
 

@@ -96,6 +96,11 @@ impl Session {
         &*self.instance
     }
 
+    /// Ends the runtimes and gives the instance back, to be dispatched under another configuration.
+    pub fn into_instance(self) -> Box<dyn Instance> {
+        self.instance
+    }
+
     /// The configuration that each rank's runtime says is in force.
     pub fn configs(&self) -> impl Iterator<Item = &RuntimeConfig> {
         self.runtimes.iter().map(Runtime::config)

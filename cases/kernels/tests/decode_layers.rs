@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kernels::check::{AMPLE, Checked, Launch, check_kernel, fresh_seed, session, two_sided};
+use kernels::check::{AMPLE, Checked, Launch, check_kernel, fresh_seed, session, two_sided, two_sided_rings};
 use kernels::compare::TensorVerdict;
 use kernels::dispatch::{Dispatch, RankEnd, Session};
 use kernels::kernel::{Instance, Params};
@@ -61,9 +61,12 @@ fn decode_layer_hca_matches_in_either_branch() {
 #[test]
 fn decode_layer_needs_exactly_its_totals() {
     let given = [];
-    two_sided("decode_layer", &given, 1, 7_266_304, Launch::Never);
-    two_sided("decode_layer", &given, 2, 11_124_736, Launch::Possible);
-    two_sided("decode_layer", &given, 3, 77_816_832, Launch::Never);
+    let rings = [
+        (1, 7_266_304, Launch::Never),
+        (2, 11_124_736, Launch::Possible),
+        (3, 77_816_832, Launch::Never),
+    ];
+    two_sided_rings("decode_layer", &given, &rings);
 }
 
 #[test]
@@ -103,9 +106,12 @@ fn decode_mtp_leaves_tokens_out_and_its_windows_ready() {
 #[test]
 fn decode_mtp_needs_exactly_its_totals() {
     let given = [];
-    two_sided("decode_mtp", &given, 1, 64_832_512, Launch::Never);
-    two_sided("decode_mtp", &given, 2, 11_124_736, Launch::Possible);
-    two_sided("decode_mtp", &given, 3, 5_508_096, Launch::Possible);
+    let rings = [
+        (1, 64_832_512, Launch::Never),
+        (2, 11_124_736, Launch::Possible),
+        (3, 5_508_096, Launch::Possible),
+    ];
+    two_sided_rings("decode_mtp", &given, &rings);
 }
 
 /// An instance that several sessions dispatch, one after the other: making one takes longer than running it.

@@ -1,6 +1,6 @@
 //! Golden checks, task counts and ring totals of the router and the experts, at true shapes with fresh seeds.
 
-use kernels::check::{Checked, Launch, check_kernel, fresh_seed, two_sided};
+use kernels::check::{Checked, Launch, check_kernel, fresh_seed, two_sided, two_sided_rings};
 
 /// Heap use of the four rings.
 fn heaps(run: &Checked) -> [u64; 4] {
@@ -104,6 +104,6 @@ fn expert_routed_matches_at_the_edges() {
 
 #[test]
 fn expert_routed_needs_exactly_its_totals() {
-    two_sided("expert_routed", &[], 2, 9_449_472, Launch::Never);
-    two_sided("expert_routed", &[], 3, 589_824, Launch::Never);
+    let rings = [(2, 9_449_472, Launch::Never), (3, 589_824, Launch::Never)];
+    two_sided_rings("expert_routed", &[], &rings);
 }

@@ -1,6 +1,6 @@
 //! Golden checks, counts and two-sided ring checks of the composed prefill programs, at true shapes with fresh seeds.
 
-use kernels::check::{AMPLE, Checked, Launch, check_kernel, fresh_seed, run_at, two_sided};
+use kernels::check::{AMPLE, Checked, Launch, check_kernel, fresh_seed, run_at, two_sided_rings};
 use kernels::dispatch::RankEnd;
 use ring_runtime::{FatalCode, RingId};
 
@@ -32,9 +32,12 @@ fn prefill_mtp_matches_with_part_of_a_tile() {
 #[test]
 fn prefill_mtp_needs_exactly_its_totals() {
     let given = [("weight_alias", "1")];
-    two_sided("prefill_mtp", &given, 1, 473_061_376, Launch::Never);
-    two_sided("prefill_mtp", &given, 2, 177_995_776, Launch::Possible);
-    two_sided("prefill_mtp", &given, 3, 88_129_536, Launch::Possible);
+    let rings = [
+        (1, 473_061_376, Launch::Never),
+        (2, 177_995_776, Launch::Possible),
+        (3, 88_129_536, Launch::Possible),
+    ];
+    two_sided_rings("prefill_mtp", &given, &rings);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::any::Any;
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
-use kernels::check::{AMPLE, Checked, Launch, check_kernel, fresh_seed, session, two_sided};
+use kernels::check::{AMPLE, Checked, Launch, check_kernel, fresh_seed, session, two_sided, two_sided_rings};
 use kernels::compare::TensorVerdict;
 use kernels::dispatch::{RankEnd, Session};
 use kernels::kernel::{Instance, Params};
@@ -193,17 +193,23 @@ fn moe_prefill_matches_with_tokens_left_out() {
 #[test]
 fn moe_needs_exactly_its_totals() {
     let given = [("table", "balanced"), ("weight_alias", "1")];
-    two_sided("moe", &given, 1, 6_348_800, Launch::Never);
-    two_sided("moe", &given, 2, 11_124_736, Launch::Possible);
-    two_sided("moe", &given, 3, 52_694_016, Launch::Possible);
+    let rings = [
+        (1, 6_348_800, Launch::Never),
+        (2, 11_124_736, Launch::Possible),
+        (3, 52_694_016, Launch::Possible),
+    ];
+    two_sided_rings("moe", &given, &rings);
 }
 
 #[test]
 fn moe_prefill_needs_exactly_its_totals() {
     let given = [("mode", "prefill"), ("table", "balanced"), ("weight_alias", "1")];
-    two_sided("moe", &given, 1, 97_126_400, Launch::Never);
-    two_sided("moe", &given, 2, 177_995_776, Launch::Possible);
-    two_sided("moe", &given, 3, 88_129_536, Launch::Possible);
+    let rings = [
+        (1, 97_126_400, Launch::Never),
+        (2, 177_995_776, Launch::Possible),
+        (3, 88_129_536, Launch::Possible),
+    ];
+    two_sided_rings("moe", &given, &rings);
 }
 
 #[test]
