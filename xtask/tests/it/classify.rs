@@ -40,9 +40,43 @@ fn text(bytes: &[u8]) -> String {
 #[test]
 fn every_log_of_the_index_is_read_right() {
     let output = xtask(&["--index", "INDEX.tsv"]);
-    assert_eq!(text(&output.stderr), "73 logs, 73 compared, 0 disagreements\n");
+    assert_eq!(text(&output.stderr), "80 logs, 80 compared, 0 disagreements\n");
     assert_eq!(output.status.code(), Some(0));
     insta::assert_snapshot!("confusion", text(&output.stdout));
+}
+
+#[test]
+fn variations_of_real_logs_are_read_right() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/variations.txt");
+    let text = std::fs::read_to_string(path).unwrap();
+    let rules = rules();
+    let (mut read, mut wrong) = (0, Vec::new());
+    for section in text.split("\n== ").skip(1) {
+        let (head, log) = section.split_once('\n').unwrap();
+        let [name, code, truth] = head.split(" | ").collect::<Vec<_>>()[..] else {
+            panic!("`{head}` is no head");
+        };
+        let log = log.replace("\\e", "\u{1b}").replace("\\r", "\r");
+        let log = log.strip_suffix('\\').map_or(format!("{log}\n"), str::to_owned);
+        let context = Context {
+            status: Some(EndStatus::Exited(code.parse().unwrap())),
+            command: None,
+        };
+        let found = rules.classify(log.as_bytes(), &context);
+        if found.outcome.to_string() != truth {
+            wrong.push(format!(
+                "{name}: truly {truth}, found {} by {:?}",
+                found.outcome, found.rule
+            ));
+        }
+        // What went wrong is quoted, unless nothing but the status says so.
+        assert!(
+            !found.evidence.lines.is_empty() || found.evidence.source == "exit-status" || truth == "timeout/total",
+            "{name}"
+        );
+        read += 1;
+    }
+    assert!(read > 80 && wrong.is_empty(), "{read} read\n{}", wrong.join("\n"));
 }
 
 #[test]
@@ -236,7 +270,7 @@ proptest! {
     }
 
     #[test]
-    fn shuffled_pieces_of_real_lines_are_survived(pick in prop::collection::vec((0usize..73, 0usize..4000, 0usize..300), 0..40)) {
+    fn shuffled_pieces_of_real_lines_are_survived(pick in prop::collection::vec((0usize..80, 0usize..4000, 0usize..300), 0..40)) {
         let rules = rules();
         let entries = entries();
         let mut log = Vec::new();
