@@ -213,7 +213,7 @@ fn harness(
         repeat: NonZeroUsize::MIN,
         memory_bytes: None,
         start_until: None,
-        today: jiff::ZonedDateTime::now().date(),
+        today: xtask::wall_clock::today(),
         tick: None,
     };
     let provenance = provenance::begin(directory.path(), &plan, Typed::default());

@@ -51,7 +51,7 @@ impl Context {
             rules,
             renamed: Vec::new(),
             by_name: BTreeSet::new(),
-            today: jiff::ZonedDateTime::now().date(),
+            today: crate::wall_clock::today(),
         }
     }
 }

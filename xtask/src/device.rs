@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use crate::case_id::CaseId;
+use crate::detector::{self, Detector};
 use crate::outcome::{Budget, Outcome};
 
 /// How a device stands.
@@ -125,7 +126,7 @@ impl Devices {
 }
 
 /// What a health check says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Health {
     /// It may be used again.
     Well,
@@ -135,6 +136,9 @@ pub enum Health {
 
 /// Whether `outcome` leaves the device in doubt: the case hung, stalled or met a fault of the device.
 pub fn makes_suspect(outcome: &Outcome) -> bool {
+    if !detector::sees(&Detector::SuspectDevice) {
+        return false;
+    }
     match outcome {
         // Waiting in the queue touches no device.
         Outcome::Timeout(budget) => *budget != Budget::Queue,

@@ -8,118 +8,27 @@
 mod attempt;
 mod probe;
 mod queue;
+mod work;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::num::NonZeroUsize;
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, never, select, tick, unbounded};
-use jiff::civil::Date;
+use crossbeam_channel::{Receiver, Sender, at, never, select, tick, unbounded};
 
+use crate::detector;
 use crate::device::{Allotment, Devices, Health, makes_suspect};
-use crate::outcome::Outcome;
-use crate::plan::{Disposition, Plan, PlannedCase};
-use crate::process::{Control, Request, Supervisor};
+use crate::outcome::{Budget, Outcome};
+use crate::plan::{Disposition, PlannedCase};
+use crate::process::{Control, Request};
 use crate::record::CaseRecord;
 use crate::run_dir::RunDir;
-use crate::runner::Runners;
 use crate::size::Bytes;
-use crate::slots::{Claim, Sharing, Slots};
+use crate::slots::{Claim, Slots};
 use attempt::Attempt;
 use queue::{Job, Queue};
-
-/// How a plan is to be run.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Most cases at once.
-    pub jobs: NonZeroUsize,
-    /// Whether benchmarks may share the machine.
-    pub sharing: Sharing,
-    /// Process runs per case.
-    pub repeat: NonZeroUsize,
-    /// Memory of this machine that cases share, bytes.
-    pub memory_bytes: Option<u64>,
-    /// No case is started after this instant.
-    pub start_until: Option<Instant>,
-    /// Today, for expectations.
-    pub today: Date,
-    /// How often the watcher gets a [`Notice::Tick`].
-    pub tick: Option<Duration>,
-}
-
-/// Everything that running a plan takes.
-pub struct Work<'a> {
-    /// The plan.
-    pub plan: &'a Plan,
-    /// The workspace root.
-    pub root: &'a std::path::Path,
-    /// How.
-    pub settings: &'a Settings,
-    /// What supervises children.
-    pub supervisor: &'a Supervisor,
-    /// The runner of each kind that the plan uses.
-    pub runners: &'a Runners,
-    /// Requests of the user to stop: the first is polite, the second is not.
-    pub interrupts: Receiver<()>,
-    /// Attempts that an earlier part of the run has finished.
-    pub done: &'a [CaseRecord],
-}
-
-impl std::fmt::Debug for Work<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Work")
-            .field("settings", self.settings)
-            .finish_non_exhaustive()
-    }
-}
-
-/// What a watcher is told.
-#[derive(Debug)]
-pub enum Notice<'a> {
-    /// A case was started.
-    Started {
-        /// The case.
-        case: &'a PlannedCase,
-        /// Process run, from 0.
-        repeat: u32,
-        /// Attempt, from 1.
-        attempt: u32,
-    },
-    /// A record was written.
-    Finished {
-        /// The record.
-        record: &'a CaseRecord,
-        /// Whether the case is tried again.
-        again: bool,
-    },
-    /// A device is not used any more.
-    Quarantined {
-        /// Which.
-        device: u32,
-    },
-    /// The user asked to stop; the second time with force.
-    Stopping {
-        /// How many cases still run.
-        running: usize,
-        /// What they were asked.
-        request: Request,
-    },
-    /// Time has passed.
-    Tick,
-}
-
-/// Why the dispatcher came to an end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// Every attempt of every case has its record.
-    Finished,
-    /// The user interrupted it.
-    Interrupted,
-    /// The time for starting cases was over before the last one.
-    OutOfTime,
-}
+pub use work::{Ending, Notice, Settings, Work};
 
 /// Runs what is left of the plan and records it in `directory`.
 pub fn run(work: &Work<'_>, directory: &mut RunDir, watch: &mut dyn FnMut(Notice<'_>)) -> io::Result<Ending> {
@@ -135,6 +44,7 @@ pub fn run(work: &Work<'_>, directory: &mut RunDir, watch: &mut dyn FnMut(Notice
         devices: Devices::new(&work.plan.platform.devices),
         running: BTreeMap::new(),
         checks: 0,
+        patience_ends: None,
         request: Request::Continue,
     };
     thread::scope(|scope| {
@@ -170,6 +80,8 @@ struct Dispatcher<'a, 'w> {
     running: BTreeMap<Job, Running>,
     /// Health checks under way.
     checks: usize,
+    /// When the next case has waited for its device as long as it may.
+    patience_ends: Option<Instant>,
     request: Request,
 }
 
@@ -188,7 +100,9 @@ impl<'a> Dispatcher<'a, '_> {
             if self.running.is_empty() && self.checks == 0 {
                 break;
             }
+            let patience = self.patience_ends.map_or_else(never, at);
             select! {
+                recv(patience) -> _ => {}
                 recv(events) -> event => self.take(event.expect("the dispatcher holds a sender"), scope)?,
                 recv(self.work.interrupts) -> signal => if signal.is_ok() { self.interrupt() },
                 recv(ticks) -> _ => (self.watch)(Notice::Tick),
@@ -213,49 +127,86 @@ impl<'a> Dispatcher<'a, '_> {
             return Ok(());
         }
         let mut at = 0;
+        self.patience_ends = None;
         while let Some(job) = self.queue.get(at) {
             let case = &self.work.plan.cases[job.case];
-            if let Disposition::Skip(reason) = &case.disposition {
-                self.queue.remove(at);
-                self.record_unstarted(job, Outcome::Skipped(reason.clone()), reason.clone())?;
+            let now = Instant::now();
+            if let Disposition::Skip(reason) = &case.disposition
+                && let skipped = Outcome::Skipped(reason.clone())
+                && detector::sees_outcome(&skipped)
+            {
+                self.queue.remove(at, now);
+                self.record_unstarted(job, skipped, reason.clone(), Duration::ZERO)?;
                 continue;
             }
-            if self
-                .work
-                .settings
-                .start_until
-                .is_some_and(|until| Instant::now() >= until)
-            {
+            if self.work.settings.start_until.is_some_and(|until| now >= until) {
                 return Ok(());
             }
             let claim = claim(case);
-            if !self.slots.admits(claim) {
-                // Smaller cases may go ahead, but not for ever.
-                if !self.queue.may_be_overtaken(at) {
-                    return Ok(());
-                }
-                at += 1;
-                continue;
-            }
-            match self.devices.take(case.devices, &case.pin) {
+            let allotment = if self.slots.admits(claim) {
+                self.devices.take(case.devices, &case.pin)
+            } else {
+                Allotment::Wait
+            };
+            match allotment {
                 Allotment::Given(devices) => {
-                    self.queue.remove(at);
-                    self.start(scope, job, claim, devices)?;
+                    let waited = self.queue.remove(at, now);
+                    self.start(scope, job, claim, devices, waited)?;
                 }
                 Allotment::Wait => {
+                    if self.waits_too_long(at, job, now)? {
+                        continue;
+                    }
+                    // Others may go ahead, but not for ever.
                     if !self.queue.may_be_overtaken(at) {
                         return Ok(());
                     }
                     at += 1;
                 }
                 Allotment::Blocked(culprit) => {
-                    self.queue.remove(at);
-                    let summary = format!("its device is quarantined since `{culprit}`");
-                    self.record_unstarted(job, Outcome::Blocked(culprit.to_string()), summary)?;
+                    let waited = self.queue.remove(at, now);
+                    let blocked = Outcome::Blocked(culprit.to_string());
+                    if detector::sees_outcome(&blocked) {
+                        let summary = format!("its device is quarantined since `{culprit}`");
+                        self.record_unstarted(job, blocked, summary, waited)?;
+                    } else {
+                        self.start(scope, job, claim, Vec::new(), waited)?;
+                    }
                 }
             }
         }
         Ok(())
+    }
+
+    /// Whether the job at `at`, which can't be started, has waited as long as its case declares; then it is recorded.
+    fn waits_too_long(&mut self, at: usize, job: Job, now: Instant) -> io::Result<bool> {
+        let case = &self.work.plan.cases[job.case];
+        let timeout = Outcome::Timeout(Budget::Queue);
+        let Some(since) = self.queue.waits(at, now) else {
+            return Ok(false);
+        };
+        let Some(limit) = case.budgets.local_queue().filter(|_| detector::sees_outcome(&timeout)) else {
+            return Ok(false);
+        };
+        if now < since + limit {
+            self.patience_ends = Some(since + limit);
+            return Ok(false);
+        }
+        let holders: Vec<String> = self
+            .running
+            .iter()
+            .filter(|(_, running)| case.pin.is_empty() || running.devices.iter().any(|id| case.pin.contains(id)))
+            .map(|(job, _)| format!("`{}`", self.work.plan.cases[job.case].id))
+            .collect();
+        let holders = if holders.is_empty() {
+            "a health check".into()
+        } else {
+            holders.join(", ")
+        };
+        let summary = format!("the queue budget of {limit:?} ran out while {holders} had what it needs");
+        let waited = self.queue.remove(at, now);
+        self.record_unstarted(job, timeout, summary, waited)?;
+        Ok(true)
     }
 
     fn start<'scope>(
@@ -264,6 +215,7 @@ impl<'a> Dispatcher<'a, '_> {
         job: Job,
         claim: Claim,
         devices: Vec<u32>,
+        waited: Duration,
     ) -> io::Result<()>
     where
         'a: 'scope,
@@ -276,6 +228,7 @@ impl<'a> Dispatcher<'a, '_> {
             case,
             job,
             devices: devices.clone(),
+            waited,
             log: self.directory.relative(&paths.log),
             paths,
             control: control.clone(),
@@ -326,19 +279,7 @@ impl<'a> Dispatcher<'a, '_> {
                 } else {
                     self.devices.give_back(&running.devices);
                 }
-                let case = &self.work.plan.cases[job.case];
-                let again = self.request == Request::Continue
-                    && case
-                        .retry
-                        .as_ref()
-                        .is_some_and(|retry| job.attempt < retry.attempts && retry.on.contains(&record.outcome.kind()));
-                self.record(&record, again)?;
-                if again {
-                    self.queue.push(Job {
-                        attempt: job.attempt + 1,
-                        ..job
-                    });
-                }
+                self.record(job, &record)?;
             }
         }
         Ok(())
@@ -358,15 +299,29 @@ impl<'a> Dispatcher<'a, '_> {
         });
     }
 
-    fn record_unstarted(&mut self, job: Job, outcome: Outcome, summary: String) -> io::Result<()> {
+    fn record_unstarted(&mut self, job: Job, outcome: Outcome, summary: String, waited: Duration) -> io::Result<()> {
         let case = &self.work.plan.cases[job.case];
-        let record = attempt::unstarted(case, job, outcome, summary, self.work.settings.today);
-        self.record(&record, false)
+        let mut record = attempt::unstarted(case, job, outcome, summary, self.work.settings.today);
+        record.phases.queue = waited;
+        self.record(job, &record)
     }
 
-    fn record(&mut self, record: &CaseRecord, again: bool) -> io::Result<()> {
+    /// Records how `job` ended, and queues another attempt where the case declares one.
+    fn record(&mut self, job: Job, record: &CaseRecord) -> io::Result<()> {
+        let case = &self.work.plan.cases[job.case];
+        let again = self.request == Request::Continue
+            && case
+                .retry
+                .as_ref()
+                .is_some_and(|retry| job.attempt < retry.attempts && retry.on.contains(&record.outcome.kind()));
         self.directory.append(record)?;
         (self.watch)(Notice::Finished { record, again });
+        if again {
+            self.queue.push(Job {
+                attempt: job.attempt + 1,
+                ..job
+            });
+        }
         Ok(())
     }
 

@@ -2,8 +2,9 @@
 
 use jiff::civil::Date;
 
-use crate::outcome::Outcome;
-use crate::record::{Detail, Evidence, Expectation, Expected};
+use crate::detector::{self, Detector, Part};
+use crate::outcome::{Outcome, OutcomeKind};
+use crate::record::{Evidence, Expectation, Expected};
 use crate::suite::expect::{self, Reported};
 
 /// How `outcome` stands to what the case declares, on `today`.
@@ -19,28 +20,30 @@ pub fn judge(
     let expected = Expected {
         outcome: declared.outcome.token().into(),
         cause: declared.cause.clone(),
+        ring: declared.ring,
+        shows: declared.shows.clone(),
         issue: declared.issue.clone(),
         until: declared.until.map(|until| until.to_string()),
     };
-    let ring = match &evidence.detail {
-        Some(Detail::Ring(shortage)) => shortage.ring,
-        Some(Detail::Stall(_) | Detail::Tensors(_)) | None => None,
-    };
     let judged = if declared.expired(today) {
         Expectation::Expired(expected)
-    } else if declared.met_by(outcome, ring) {
+    } else if declared.met_by(outcome, evidence) {
         Expectation::Met(expected)
-    } else if *outcome == Outcome::Pass {
+    } else if *outcome == Outcome::Pass
+        && declared.outcome != OutcomeKind::Pass
+        && detector::sees(&Detector::Expectation(Part::Pass))
+    {
         Expectation::UnexpectedPass(expected)
     } else {
         Expectation::NotMet(expected)
     };
-    // A suite that tests the harness wants one of the two judgements that stand for neglect: seen, it is
+    // A suite that tests the harness wants one of the judgements that speak against a declaration: seen, it is
     // what was expected; not seen, it is not, whatever else was.
     match (declared.reported, judged) {
         (None, judged) => judged,
         (Some(Reported::Expired), Expectation::Expired(expected))
-        | (Some(Reported::UnexpectedPass), Expectation::UnexpectedPass(expected)) => Expectation::Met(expected),
+        | (Some(Reported::UnexpectedPass), Expectation::UnexpectedPass(expected))
+        | (Some(Reported::NotMet), Expectation::NotMet(expected)) => Expectation::Met(expected),
         (
             Some(_),
             Expectation::Met(expected)
@@ -55,8 +58,8 @@ pub fn judge(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::{DeadlockCause, OutcomeKind, StallCause};
-    use crate::record::RingShortage;
+    use crate::outcome::{DeadlockCause, StallCause};
+    use crate::record::{Detail, EvidenceLine, RingShortage};
 
     #[test]
     fn each_way_to_meet_an_expectation_or_not() {
@@ -64,6 +67,7 @@ mod tests {
             outcome: OutcomeKind::Deadlock,
             cause: Some("heap-ring".into()),
             ring: Some(1),
+            shows: Vec::new(),
             issue: None,
             until: Some("2026-12-31".parse().unwrap()),
             reported: None,
@@ -109,6 +113,40 @@ mod tests {
             Expectation::Met(_)
         ));
         assert!(matches!(judge(Some(&gone), &heap, &met, today), Expectation::NotMet(_)));
+        let other = wanting(Reported::NotMet);
+        assert!(matches!(
+            judge(Some(&other), &heap, &on_ring(2), today),
+            Expectation::Met(_)
+        ));
+        assert!(matches!(
+            judge(Some(&other), &heap, &met, today),
+            Expectation::NotMet(_)
+        ));
         assert_eq!(judge(None, &heap, &on_ring(1), today), Expectation::None);
+    }
+
+    #[test]
+    fn evidence_shows_a_text_in_its_summary_its_lines_or_its_fallout() {
+        let declared = |text: &str| expect::Expectation {
+            outcome: OutcomeKind::Pass,
+            cause: None,
+            ring: None,
+            shows: vec!["matches".into(), text.into()],
+            issue: None,
+            until: None,
+            reported: None,
+        };
+        let evidence = Evidence {
+            summary: "`y` matches the golden".into(),
+            lines: vec![EvidenceLine {
+                line: 3,
+                text: "the last words".into(),
+            }],
+            fallout: vec!["leaked process 7 `sleep`".into()],
+            ..Evidence::default()
+        };
+        for (text, met) in [("leaked process", true), ("last words", true), ("mismatch", false)] {
+            assert_eq!(declared(text).met_by(&Outcome::Pass, &evidence), met, "{text}");
+        }
     }
 }

@@ -5,6 +5,7 @@
 //!
 //! Changelog of the format (the constant carries it, so that whoever bumps it writes here):
 //! - 1.0: first.
+//! - 1.1: `expected` of a record has `ring` and `shows`.
 
 use std::fmt;
 
@@ -33,7 +34,7 @@ pub struct FormatVersion {
 
 impl FormatVersion {
     /// What this harness writes.
-    pub const CURRENT: Self = Self { major: 1, minor: 0 };
+    pub const CURRENT: Self = Self { major: 1, minor: 1 };
 }
 
 impl fmt::Display for FormatVersion {

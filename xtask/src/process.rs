@@ -86,7 +86,7 @@ impl Supervisor {
         )?;
         // The count from here on.
         proc_fs::out_of_memory_kill_since();
-        let token = format!("{}-{:x}", std::process::id(), jiff::Timestamp::now().as_nanosecond());
+        let token = format!("{}-{:x}", std::process::id(), crate::wall_clock::now().as_nanosecond());
         let guard = guard::Guard::start(harness, &token)?;
         Ok(Self {
             harness: harness.to_owned(),

@@ -9,6 +9,7 @@ use crate::host_class::HostClass;
 use crate::plan::Plan;
 use crate::process::PASSED_ON;
 use crate::record::{Provenance, RunStatus};
+use crate::wall_clock;
 
 /// What the command line adds to the plan.
 #[derive(Clone, Debug, Default)]
@@ -25,9 +26,9 @@ pub struct Typed {
     pub overrides: BTreeMap<String, String>,
 }
 
-/// The provenance of a run of `plan` that starts now. The only place that reads the wall clock for a run.
+/// The provenance of a run of `plan` that starts now.
 pub fn begin(root: &Path, plan: &Plan, typed: Typed) -> Provenance {
-    let now = jiff::Timestamp::now();
+    let now = wall_clock::now();
     let git = Git::look(root);
     let commit = git
         .as_ref()
@@ -57,7 +58,7 @@ pub fn begin(root: &Path, plan: &Plan, typed: Typed) -> Provenance {
 
 /// The current second, RFC 3339 UTC.
 pub fn now() -> String {
-    second(jiff::Timestamp::now())
+    second(wall_clock::now())
 }
 
 fn second(time: jiff::Timestamp) -> String {

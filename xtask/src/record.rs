@@ -110,6 +110,10 @@ pub struct Expected {
     pub outcome: String,
     /// Cause token; `None` accepts any.
     pub cause: Option<String>,
+    /// Ring that the evidence names; `None` accepts any.
+    pub ring: Option<u8>,
+    /// What the evidence shows, each somewhere.
+    pub shows: Vec<String>,
     /// Where it is tracked.
     pub issue: Option<String>,
     /// Last day on which it holds, `YYYY-MM-DD`.

@@ -18,6 +18,7 @@ pub mod command;
 pub mod embedded;
 pub mod pypto;
 mod reading;
+mod samples;
 
 /// One attempt of a case, with everything that it was given.
 #[derive(Clone, Copy, Debug)]

@@ -23,6 +23,7 @@ use std::num::NonZeroI32;
 
 pub use quote::quote_end;
 
+use crate::detector;
 use crate::outcome::{CrashCause, NoVerdictCause, OomCause, Outcome, RingReadback};
 use crate::process::{Ended, ExitState, SpawnError, Stop};
 use crate::protocol::{Damage, Report};
@@ -52,7 +53,10 @@ pub fn judge(ended: &Ended, observation: &Observation, asked: &ResourceSizes, lo
         claim::of_failure(report),
         bad_exit(ended, log),
     ];
-    let mut reasons = candidates.into_iter().flatten();
+    let mut reasons = candidates
+        .into_iter()
+        .flatten()
+        .filter(|reason| detector::sees_outcome(&reason.outcome));
     let mut verdict = match reasons.next() {
         Some(first) => first,
         None => pass_or_nothing(observation, report, damage.as_ref(), log),
@@ -86,8 +90,17 @@ pub fn not_launched(error: &LaunchError) -> Verdict {
         ..Evidence::default()
     };
     Verdict {
-        outcome: Outcome::SetupError(error.cause),
+        outcome: if_seen(Outcome::SetupError(error.cause)),
         evidence,
+    }
+}
+
+/// `outcome`, of an attempt that nothing else can be said of.
+fn if_seen(outcome: Outcome) -> Outcome {
+    if detector::sees_outcome(&outcome) {
+        outcome
+    } else {
+        Outcome::Missing
     }
 }
 
@@ -107,7 +120,7 @@ pub fn not_started(error: &SpawnError) -> Verdict {
         SpawnError::Log { .. } | SpawnError::Watch { .. } => SetupCause::Environment,
     };
     Verdict {
-        outcome: Outcome::SetupError(cause),
+        outcome: if_seen(Outcome::SetupError(cause)),
         evidence,
     }
 }
@@ -241,31 +254,34 @@ fn pass_or_nothing(observation: &Observation, report: &Report, damage: Option<&D
             ..Evidence::default()
         },
     };
-    if let Some(damage) = damage {
-        return nothing(NoVerdictCause::Unreadable, damage.to_string());
-    }
     let claims_pass = report.verdict.as_ref().is_some_and(|claim| claim.verdict == "pass");
-    match (&observation.finding, claims_pass) {
-        (_, true) if report.tensors.is_empty() => nothing(
-            NoVerdictCause::ValidationSkipped,
-            "the report says `pass`, but no output was compared".into(),
-        ),
-        (_, true) if report.bad_samples > 0 => nothing(
-            NoVerdictCause::Unreadable,
-            format!("{} samples are no durations", report.bad_samples),
-        ),
-        (_, true) => Verdict {
-            outcome: Outcome::Pass,
-            evidence: claim::pass_evidence(report),
-        },
-        (Some((Outcome::Pass, evidence)), false) => Verdict {
-            outcome: Outcome::Pass,
-            evidence: evidence.clone(),
-        },
-        _ => nothing(
-            NoVerdictCause::NoPassLine,
-            "exit status 0, but nothing says that it passed".into(),
-        ),
+    let claimed_in_log = matches!(observation.finding, Some((Outcome::Pass, _)));
+    let doubts = [
+        damage.map(|damage| nothing(NoVerdictCause::Unreadable, damage.to_string())),
+        (claims_pass && report.tensors.is_empty()).then(|| {
+            let summary = "the report says `pass`, but no output was compared";
+            nothing(NoVerdictCause::ValidationSkipped, summary.into())
+        }),
+        (claims_pass && report.bad_samples > 0).then(|| {
+            let summary = format!("{} samples are no durations", report.bad_samples);
+            nothing(NoVerdictCause::Unreadable, summary)
+        }),
+        (!claims_pass && !claimed_in_log).then(|| {
+            let summary = "exit status 0, but nothing says that it passed";
+            nothing(NoVerdictCause::NoPassLine, summary.into())
+        }),
+    ];
+    let seen = |doubt: &Verdict| detector::sees_outcome(&doubt.outcome);
+    if let Some(doubt) = doubts.into_iter().flatten().find(seen) {
+        return doubt;
+    }
+    let evidence = match &observation.finding {
+        Some((Outcome::Pass, evidence)) if !claims_pass => evidence.clone(),
+        _ => claim::pass_evidence(report),
+    };
+    Verdict {
+        outcome: Outcome::Pass,
+        evidence,
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
     suite::{
         file::{Depth, Scope, Suite},
         matrix::Declared,
-        runner::{CommandSpec, ReadBack, RingChannel, SampleSource},
+        runner::{CommandSpec, ReadBack, RingChannel, SampleSource, ScopeStats},
         stack::Stack,
         template::Template,
     },
@@ -142,6 +142,8 @@ fn put_stack(text: &mut Canonical, stack: &Stack<'_>) {
     text.key("memory", stack.first(|layer| layer.memory.as_ref()), |text, at| {
         text.number(at.value.get());
     });
+    let limit = stack.first(|layer| layer.memory_limit.as_ref());
+    text.key("memory_limit", limit, |text, at| text.number(at.value.get()));
     let budgets = stack.budgets();
     for &budget in Budget::ALL {
         text.key(budget.token(), budgets.get(budget), |text, limit| {
@@ -171,8 +173,18 @@ fn put_stack(text: &mut Canonical, stack: &Stack<'_>) {
         text.text(expect.outcome.token());
         text.key("cause", expect.cause.as_deref(), Canonical::text);
         text.key("ring", expect.ring, Canonical::number);
+        text.key(
+            "shows",
+            Some(&expect.shows).filter(|shows| !shows.is_empty()),
+            |text, shows| {
+                text.texts(shows.iter().map(String::as_str));
+            },
+        );
         text.key("issue", expect.issue.as_deref(), Canonical::text);
         text.key("until", expect.until, Canonical::number);
+        text.key("reported", expect.reported, |text, reported| {
+            text.text(reported.token());
+        });
     });
     text.key("retry", stack.first(|layer| layer.retry.as_ref()), |text, at| {
         put_sorted(text, at.value.on.iter().map(|kind| kind.token()));
@@ -190,6 +202,8 @@ fn put_stack(text: &mut Canonical, stack: &Stack<'_>) {
     text.key("pypto", stack.first(|layer| layer.pypto.as_ref()), |text, at| {
         text.text(&at.value.program);
         put_templates(text, &at.value.args);
+        let statistics = Some(()).filter(|()| at.value.scope_stats == ScopeStats::On);
+        text.key("scope_stats", statistics, |_, ()| {});
         text.texts(at.value.markers.iter().map(String::as_str));
     });
 }
@@ -237,5 +251,11 @@ fn put_command(text: &mut Canonical, spec: &CommandSpec) {
         SampleSource::Log { pattern, unit, clock } => {
             text.texts(["log", pattern, unit.token(), clock.token()].into_iter());
         }
+        SampleSource::Json {
+            file,
+            pointer,
+            unit,
+            clock,
+        } => text.texts(["json", &file.to_string(), pointer, unit.token(), clock.token()].into_iter()),
     }
 }

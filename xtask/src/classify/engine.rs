@@ -6,6 +6,7 @@ use super::facts::{FactName, FactValue, Facts};
 use super::line::{lines, printable};
 use super::rule::{Class, Rule, RuleSet};
 use super::status::EndStatus;
+use crate::detector::{self, Detector};
 use crate::outcome::Outcome;
 use crate::record::EvidenceLine;
 
@@ -99,6 +100,9 @@ pub(super) fn scan(rules: &RuleSet, log: &[u8], context: &Context) -> Scan {
         scan.garbage = garbage as f64 / length as f64;
     }
     scan.hits.extend(beside_the_log(rules, context));
+    scan.hits.retain(|hit| {
+        detector::sees(&Detector::Lines(hit.class)) && hit.outcome.as_ref().is_none_or(detector::sees_outcome)
+    });
     scan
 }
 

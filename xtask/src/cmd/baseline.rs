@@ -97,7 +97,7 @@ fn accept(args: &AcceptArgs, context: &mut Context<'_>) -> anyhow::Result<Exit> 
         typed: args.only.clone(),
         because: args.because.clone(),
         renamed: with.renamed,
-        accepted: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        accepted: crate::wall_clock::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
     };
     let dir = comparing::baseline_dir(context);
     let host = HostClass::from_facts(&run.provenance.host);

@@ -28,6 +28,7 @@ use crate::run_dir::RunDir;
 use crate::runner;
 use crate::slots::Sharing;
 use crate::ui::{Look, Motion, Patient};
+use crate::wall_clock;
 
 pub use args::Args;
 
@@ -164,7 +165,7 @@ fn settings(args: &Args, plan: &Plan, repeat: NonZeroUsize) -> Settings {
             PlatformMemory::PerDevice(_) | PlatformMemory::Unknown => None,
         },
         start_until: args.deadline.map(|deadline| Instant::now() + deadline),
-        today: jiff::ZonedDateTime::now().date(),
+        today: wall_clock::today(),
         tick: (Look::of_stderr().progress == Motion::Redraw).then_some(progress::REDRAW),
     }
 }

@@ -27,6 +27,8 @@ pub(super) struct Attempt<'a, 'w> {
     pub(super) case: &'a PlannedCase,
     pub(super) job: Job,
     pub(super) devices: Vec<u32>,
+    /// How long it waited for its slot and devices, once it was the next one.
+    pub(super) waited: Duration,
     pub(super) paths: AttemptPaths,
     /// The log as the record names it.
     pub(super) log: String,
@@ -109,8 +111,10 @@ impl Attempt<'_, '_> {
         record.rings.asked = Some(asked(&self.case.rings));
         record.rings.effective = observation.effective.first().copied();
         record.subject.devices = self.devices.iter().map(ToString::to_string).collect();
+        record.phases.queue = self.waited;
         if let Some(ended) = ended {
             record.phases = phase_times(ended);
+            record.phases.queue += self.waited;
             record.log = Some(self.log.clone());
         }
         if let Some((report, _)) = &observation.report {

@@ -1,6 +1,7 @@
 //! Commands about a suspect device: reset, then health check.
 
 use super::Work;
+use crate::detector::{self, Detector};
 use crate::device::Health;
 use crate::outcome::SignalName;
 use crate::platform::Probe;
@@ -17,9 +18,14 @@ pub(super) fn health(work: &Work<'_>, device: u32) -> Health {
         // The health check says whether it helped.
         let _ = run(work, reset, device);
     }
-    match run(work, check, device) {
-        ExitState::Code(0) => Health::Well,
-        ExitState::Code(_) | ExitState::Signal(_) => Health::Bad,
+    let (answer, contrary) = match run(work, check, device) {
+        ExitState::Code(0) => (Health::Well, Health::Bad),
+        ExitState::Code(_) | ExitState::Signal(_) => (Health::Bad, Health::Well),
+    };
+    if detector::sees(&Detector::HealthCheck(answer)) {
+        answer
+    } else {
+        contrary
     }
 }
 

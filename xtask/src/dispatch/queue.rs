@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroUsize;
+use std::time::{Duration, Instant};
 
 use crate::outcome::Outcome;
 use crate::plan::Plan;
@@ -21,9 +22,29 @@ pub(super) struct Job {
 /// How often later jobs may go ahead of one that doesn't fit.
 const PATIENCE: u32 = 16;
 
+/// A job with what it has been through.
+#[derive(Debug)]
+struct Waiting {
+    job: Job,
+    /// How often a later one went ahead.
+    overtaken: u32,
+    /// Since when it is the next one and can't be started.
+    since: Option<Instant>,
+}
+
 #[derive(Debug)]
 pub(super) struct Queue {
-    jobs: VecDeque<(Job, u32)>,
+    jobs: VecDeque<Waiting>,
+}
+
+impl Waiting {
+    fn new(job: Job) -> Self {
+        Self {
+            job,
+            overtaken: 0,
+            since: None,
+        }
+    }
 }
 
 impl Queue {
@@ -44,14 +65,11 @@ impl Queue {
                 // A case that is skipped is so once, not once per process run.
                 let skipped_already = repeat > 0 && case.disposition != crate::plan::Disposition::Run;
                 if !skipped_already && !judged(case.id.as_str(), repeat) {
-                    jobs.push_back((
-                        Job {
-                            repeat,
-                            case: index,
-                            attempt: 1,
-                        },
-                        0,
-                    ));
+                    jobs.push_back(Waiting::new(Job {
+                        repeat,
+                        case: index,
+                        attempt: 1,
+                    }));
                 }
             }
         }
@@ -63,23 +81,33 @@ impl Queue {
     }
 
     pub(super) fn get(&self, at: usize) -> Option<Job> {
-        self.jobs.get(at).map(|(job, _)| *job)
+        self.jobs.get(at).map(|waiting| waiting.job)
     }
 
-    pub(super) fn remove(&mut self, at: usize) {
+    /// Takes the job at `at` out; how long it has waited as the next one.
+    pub(super) fn remove(&mut self, at: usize, now: Instant) -> Duration {
         // Whoever stands before it has been overtaken.
-        for (_, overtaken) in self.jobs.iter_mut().take(at) {
-            *overtaken += 1;
+        for waiting in self.jobs.iter_mut().take(at) {
+            waiting.overtaken += 1;
         }
-        self.jobs.remove(at);
+        let removed = self.jobs.remove(at);
+        let since = removed.and_then(|waiting| waiting.since).unwrap_or(now);
+        now.saturating_duration_since(since)
     }
 
     pub(super) fn push(&mut self, job: Job) {
-        self.jobs.push_back((job, 0));
+        self.jobs.push_back(Waiting::new(job));
+    }
+
+    /// Notes that the job at `at` can't be started `now`; since when it is so. Only the next one waits: those behind it
+    /// would not be started yet anyway.
+    pub(super) fn waits(&mut self, at: usize, now: Instant) -> Option<Instant> {
+        let waiting = self.jobs.get_mut(at).filter(|_| at == 0)?;
+        Some(*waiting.since.get_or_insert(now))
     }
 
     /// Whether a later job may still start before the one at `at`.
     pub(super) fn may_be_overtaken(&self, at: usize) -> bool {
-        self.jobs.get(at).is_some_and(|(_, overtaken)| *overtaken < PATIENCE)
+        self.jobs.get(at).is_some_and(|waiting| waiting.overtaken < PATIENCE)
     }
 }

@@ -66,6 +66,10 @@ pub enum ExpectationWire {
 pub struct ExpectedWire {
     pub outcome: String,
     pub cause: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ring: Option<u8>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shows: Vec<String>,
     pub issue: Option<String>,
     pub until: Option<String>,
 }
@@ -286,6 +290,8 @@ fn expected_wire(expected: &Expected) -> ExpectedWire {
     ExpectedWire {
         outcome: expected.outcome.clone(),
         cause: expected.cause.clone(),
+        ring: expected.ring,
+        shows: expected.shows.clone(),
         issue: expected.issue.clone(),
         until: expected.until.clone(),
     }
@@ -313,6 +319,8 @@ fn expectation_domain(wire: ExpectationWire) -> Expectation {
     let domain = |e: ExpectedWire| Expected {
         outcome: e.outcome,
         cause: e.cause,
+        ring: e.ring,
+        shows: e.shows,
         issue: e.issue,
         until: e.until,
     };

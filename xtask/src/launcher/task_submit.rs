@@ -48,7 +48,12 @@ pub fn wrap(
         .map_err(|word| refuse(format!("`{}` is no text that the queue could take", word.display())))?;
     // The client wants one command line. Two commands in it keep the client from adding a `--device` of its own.
     let quoted: Vec<String> = words.iter().map(|word| quote(word)).collect();
-    let command = format!("echo '{STARTED}'; exec {}", quoted.join(" "));
+    // A limit is the program's, not the client's, which only waits: the shell in between sets it.
+    let limit = child
+        .memory_limit_bytes
+        .map(|bytes| format!("ulimit -v {} && ", bytes.div_ceil(1024)))
+        .unwrap_or_default();
+    let command = format!("echo '{STARTED}'; {limit}exec {}", quoted.join(" "));
     if let Some(word) = REFUSED_WORDS.iter().find(|word| command.contains(**word)) {
         return Err(refuse(format!(
             "the device queue refuses every command that contains `{word}`"
@@ -86,6 +91,7 @@ pub fn wrap(
         program,
         arguments: arguments.into_iter().map(Into::into).collect(),
         limits,
+        memory_limit_bytes: None,
         phases: PhasePlan {
             first: Phase::Queue,
             signs: std::iter::once(begins).chain(child.phases.signs.clone()).collect(),

@@ -36,6 +36,8 @@ pub struct PlannedCase {
     pub pin: Vec<u32>,
     /// Its declared peak memory, all ranks together.
     pub memory: Option<Bytes>,
+    /// Address space that each of its processes may have; allocations beyond it fail.
+    pub memory_limit: Option<Bytes>,
     /// The rings of every dispatch.
     pub rings: RingConfig,
     /// Its time limits.

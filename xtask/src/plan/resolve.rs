@@ -288,6 +288,7 @@ impl Resolver<'_> {
             devices,
             pin,
             memory,
+            memory_limit: stack.first(|layer| layer.memory_limit.as_ref()).map(|at| at.value),
             rings,
             budgets,
             bench: self.bench(stack),

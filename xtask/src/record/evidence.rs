@@ -30,6 +30,17 @@ pub struct Evidence {
     pub fallout: Vec<String>,
 }
 
+impl Evidence {
+    /// Whether `text` stands in the summary, in a quoted line or in the fallout.
+    pub fn shows(&self, text: &str) -> bool {
+        let lines = self.lines.iter().map(|line| &line.text);
+        std::iter::once(&self.summary)
+            .chain(lines)
+            .chain(&self.fallout)
+            .any(|shown| shown.contains(text))
+    }
+}
+
 /// Facts of one kind of outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Detail {

@@ -2,19 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-use regex::Regex;
-
 use super::embedded::limits;
 use super::reading::{self, Rules};
+use super::samples;
 use super::{Assignment, LaunchError, Observation, Runner};
-use crate::classify::{self, Context, parse_number};
+use crate::classify::{self, Context};
 use crate::launcher;
 use crate::outcome::{NoVerdictCause, Outcome, SetupCause};
 use crate::plan::PlannedCase;
 use crate::process::{ChildSpec, Ended, Environment, PhasePlan, Placement};
-use crate::record::{Clock, Evidence, Latency, Nanos};
+use crate::record::{Clock, Evidence, Latency};
 use crate::ring::{Resource, RingNumbers};
-use crate::suite::runner::{self, CommandSpec, ReadBack, RingChannel, RunnerSpec, SampleSource, TimeUnit};
+use crate::size::Bytes;
+use crate::suite::runner::{self, CommandSpec, ReadBack, RingChannel, RunnerSpec, SampleSource};
 use crate::suite::template::{Parameter, Template};
 
 /// The rules of a command that names none.
@@ -49,14 +49,12 @@ impl Runner for Command {
         let (program, arguments) = argv
             .split_first()
             .ok_or_else(|| refuse(SetupCause::Configuration, "the argv is empty".into()))?;
-        let directory = spec
-            .cwd
-            .as_ref()
-            .map_or(assignment.root.to_path_buf(), |cwd| assignment.root.join(cwd));
+        let directory = directory(spec, assignment);
         if !directory.is_dir() {
             let message = format!("no working directory `{}`", directory.display());
             return Err(refuse(SetupCause::Environment, message));
         }
+        remove_old(spec, assignment)?;
         // A program that is named with a directory is meant from the workspace root, wherever it runs.
         let program = if program.contains('/') {
             assignment.root.join(program)
@@ -77,7 +75,7 @@ impl Runner for Command {
             })?;
         }
         child.placement = Placement::Session;
-        child.memory_limit_bytes = None;
+        child.memory_limit_bytes = case.memory_limit.map(Bytes::get);
         child.limits = limits(case);
         child.phases = PhasePlan::run_only();
         child.report = Some(assignment.paths.report.clone());
@@ -101,21 +99,52 @@ impl Runner for Command {
         launcher::add(&mut observation, resolved);
         match &spec.read_back {
             ReadBack::None | ReadBack::Report => {}
-            ReadBack::Log => observation.effective = finding.effective.into_iter().map(|(_, sizes)| sizes).collect(),
-            ReadBack::ScopeStats(file) => read_scope_stats(&mut observation, file, spec, assignment),
-        }
-        if let SampleSource::Log { pattern, unit, clock } = &spec.samples {
-            match log_samples(log, pattern, *unit) {
-                Ok(samples) => observation.latency = Latency::new(clock_of(*clock), samples),
-                Err(evidence) => bad_samples(&mut observation, *evidence),
+            ReadBack::Log => {
+                observation.effective = finding.effective.into_iter().map(|(_, sizes)| sizes).collect();
+                nothing_read_back(&mut observation, "no line `Ring buffer sizes: …` in the log");
             }
+            ReadBack::ScopeStats(file) => {
+                let why = read_scope_stats(&mut observation, file, spec, assignment);
+                nothing_read_back(&mut observation, &why);
+            }
+        }
+        let samples = match &spec.samples {
+            SampleSource::None | SampleSource::Report => return observation,
+            SampleSource::Log { pattern, unit, clock } => (clock, samples::of_log(log, pattern, *unit)),
+            // A program that wasn't asked for a benchmark needn't write one down.
+            SampleSource::Json { .. } if assignment.case.bench.rounds == 0 => return observation,
+            SampleSource::Json {
+                file,
+                pointer,
+                unit,
+                clock,
+            } => match path_of(file, spec, assignment) {
+                Ok(path) => (clock, samples::of_json(&path, pointer, *unit)),
+                Err(_) => return observation,
+            },
+        };
+        match samples {
+            (clock, Ok(samples)) => observation.latency = Latency::new(clock_of(*clock), samples),
+            (_, Err(evidence)) => not_to_be_believed(&mut observation, *evidence),
         }
         observation
     }
 }
 
-/// A sample that is no latency makes the attempt's claim unreadable: it isn't dropped, and it isn't a number.
-fn bad_samples(observation: &mut Observation, evidence: Evidence) {
+/// A pass whose declared read-back says nothing is not known to have run at the sizes that were asked for.
+fn nothing_read_back(observation: &mut Observation, why: &str) {
+    if observation.effective.is_empty() {
+        let evidence = Evidence {
+            summary: format!("the rings in force can't be read back: {why}"),
+            source: "read-back".into(),
+            ..Evidence::default()
+        };
+        not_to_be_believed(observation, evidence);
+    }
+}
+
+/// Something that was declared can't be read, so a claim of success isn't: it is neither dropped nor guessed.
+fn not_to_be_believed(observation: &mut Observation, evidence: Evidence) {
     if let Some((Outcome::Pass, _)) = observation.finding {
         observation.finding = Some((Outcome::NoVerdict(NoVerdictCause::Unreadable), evidence));
     }
@@ -226,86 +255,65 @@ fn environment(spec: &CommandSpec, assignment: &Assignment<'_>) -> Environment {
     environment
 }
 
-fn read_scope_stats(observation: &mut Observation, file: &Template, spec: &CommandSpec, assignment: &Assignment<'_>) {
-    let Ok(name) = file.render(|parameter| value(parameter, assignment)) else {
-        return;
+/// Reads the sizes from scope statistics; why not, where that failed.
+fn read_scope_stats(
+    observation: &mut Observation,
+    file: &Template,
+    spec: &CommandSpec,
+    assignment: &Assignment<'_>,
+) -> String {
+    let path = match path_of(file, spec, assignment) {
+        Ok(path) => path,
+        Err(error) => return error.message,
     };
-    let directory = spec
-        .cwd
-        .as_ref()
-        .map_or(assignment.root.to_path_buf(), |cwd| assignment.root.join(cwd));
-    // A failed run may leave no statistics; a run that passed and left none can't tell its sizes.
-    if let Ok(bytes) = std::fs::read(directory.join(name))
-        && let Ok(sizes) = classify::parse_scope_stats(&bytes)
-    {
-        observation.effective.push(sizes);
+    let read = std::fs::read(&path).map_err(|error| error.to_string());
+    match read.and_then(|bytes| classify::parse_scope_stats(&bytes).map_err(|error| error.to_string())) {
+        Ok(sizes) => {
+            observation.effective.push(sizes);
+            String::new()
+        }
+        Err(error) => format!("`{}`: {error}", path.display()),
     }
 }
 
-/// Every sample that `pattern` captures, in order; the line of the first that is no latency.
-fn log_samples(log: &[u8], pattern: &str, unit: TimeUnit) -> Result<Vec<Nanos>, Box<Evidence>> {
-    let Ok(pattern) = Regex::new(pattern) else {
-        return Ok(Vec::new());
+fn directory(spec: &CommandSpec, assignment: &Assignment<'_>) -> PathBuf {
+    let root = assignment.root;
+    spec.cwd.as_ref().map_or(root.to_path_buf(), |cwd| root.join(cwd))
+}
+
+/// The file that a program writes and `file` names, from its working directory.
+fn path_of(file: &Template, spec: &CommandSpec, assignment: &Assignment<'_>) -> Result<PathBuf, LaunchError> {
+    let name = file.render(|parameter| value(parameter, assignment))?;
+    Ok(directory(spec, assignment).join(name))
+}
+
+/// Removes what an earlier attempt left where this one is to write: a file of yesterday must not be read as today's.
+fn remove_old(spec: &CommandSpec, assignment: &Assignment<'_>) -> Result<(), LaunchError> {
+    let read_back = match &spec.read_back {
+        ReadBack::ScopeStats(file) => Some(file),
+        ReadBack::None | ReadBack::Report | ReadBack::Log => None,
     };
-    let mut samples = Vec::new();
-    for line in classify::lines(log) {
-        for found in pattern.captures_iter(&line.text) {
-            let Some(text) = found.name("value") else { continue };
-            let sample = parse_number(text.as_str())
-                .ok_or_else(|| format!("`{}` is no number", text.as_str()))
-                .and_then(|value| Nanos::from_f64(value * unit.nanos() as f64).map_err(|error| error.to_string()));
-            match sample {
-                Ok(sample) => samples.push(sample),
-                Err(reason) => {
-                    return Err(Box::new(Evidence {
-                        summary: format!("a sample can't be read: {reason}"),
-                        source: "samples".into(),
-                        lines: vec![crate::record::EvidenceLine {
-                            line: line.number,
-                            text: classify::printable(&line.text),
-                        }],
-                        ..Evidence::default()
-                    }));
-                }
+    let samples = match &spec.samples {
+        SampleSource::Json { file, .. } => Some(file),
+        SampleSource::None | SampleSource::Report | SampleSource::Log { .. } => None,
+    };
+    for file in read_back.into_iter().chain(samples) {
+        let path = path_of(file, spec, assignment)?;
+        match std::fs::remove_file(&path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => {
+                let message = format!("failed to remove the old `{}`: {error}", path.display());
+                return Err(refuse(SetupCause::Environment, message));
             }
         }
     }
-    Ok(samples)
+    Ok(())
 }
 
 fn clock_of(clock: runner::Clock) -> Clock {
     match clock {
         runner::Clock::Device => Clock::Device,
         runner::Clock::Host => Clock::Host,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn samples_are_whole_numbers_of_their_unit() {
-        let log = b"took 1.2e+06 us\nother 5\ntook 3 us, took 4.5 us\n";
-        let samples = log_samples(log, r"took (?<value>\S+) us", TimeUnit::Us).unwrap();
-        assert_eq!(
-            samples.iter().map(|s| s.get()).collect::<Vec<_>>(),
-            [1_200_000_000, 3000, 4500]
-        );
-    }
-
-    #[test]
-    fn a_sample_that_is_no_latency_is_an_error_with_its_line() {
-        for (line, reason) in [
-            ("took nan us", "not finite"),
-            ("took 0 us", "zero"),
-            ("took 1.2.3 us", "no number"),
-            ("took -4 us", "negative"),
-        ] {
-            let log = format!("took 1 us\n{line}\n");
-            let error = log_samples(log.as_bytes(), r"took (?<value>\S+) us", TimeUnit::Us).unwrap_err();
-            assert!(error.summary.contains(reason), "{}", error.summary);
-            assert_eq!(error.lines[0].line, 2);
-        }
     }
 }

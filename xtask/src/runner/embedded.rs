@@ -8,6 +8,7 @@ use crate::plan::PlannedCase;
 use crate::process::{ChildSpec, Ended, Environment, PhasePlan, TimeLimits};
 use crate::protocol;
 use crate::ring::Resource;
+use crate::size::Bytes;
 use crate::suite::runner::RunnerSpec;
 
 /// The stage whose begin ends the setup: from there on, dispatches run.
@@ -60,6 +61,7 @@ impl Runner for Embedded {
         child = child.args(["--report".into(), paths.report.clone().into_os_string()]);
         child.environment = environment(assignment);
         child.limits = limits(case);
+        child.memory_limit_bytes = case.memory_limit.map(Bytes::get);
         child.phases = PhasePlan::setup_until_report(FIRST_DISPATCH_STAGE);
         child.report = Some(paths.report.clone());
         Ok(child)

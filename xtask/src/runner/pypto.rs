@@ -9,13 +9,14 @@ use super::command::{devices, refuse, value};
 use super::embedded::limits;
 use super::reading::{self, Rules};
 use super::{Assignment, LaunchError, Observation, Runner};
-use crate::classify::{BenchReport, Context};
+use crate::classify::{BenchReport, Context, parse_scope_stats};
 use crate::launcher;
 use crate::outcome::{NoVerdictCause, Outcome, SetupCause};
 use crate::process::{ChildSpec, Ended, Environment, Phase, PhasePlan, Placement, Sign};
-use crate::record::{Clock, Evidence, EvidenceLine, Latency};
+use crate::record::{Clock, Evidence, EvidenceLine, Latency, ResourceSizes};
 use crate::ring::Resource;
-use crate::suite::runner::{PyptoSpec, RunnerSpec};
+use crate::size::Bytes;
+use crate::suite::runner::{PyptoSpec, RunnerSpec, ScopeStats};
 
 /// The entry, as it is written into each attempt's own directory.
 const ENTRY: &str = include_str!("pypto/entry.py");
@@ -81,6 +82,7 @@ impl Runner for Pypto {
         child.environment = environment(assignment);
         child.placement = Placement::Session;
         child.limits = limits(case);
+        child.memory_limit_bytes = case.memory_limit.map(Bytes::get);
         child.phases = PhasePlan {
             first: Phase::Setup,
             signs: vec![(Phase::Run, Sign::ReportStage(FIRST_DISPATCH_STAGE.into()))],
@@ -101,6 +103,22 @@ impl Runner for Pypto {
         let (mut observation, finding) = reading::observe(assignment, &rules, &context, log);
         launcher::add(&mut observation, resolved);
         observation.effective = finding.effective.into_iter().map(|(_, sizes)| sizes).collect();
+        if let Some(directory) = scope_stats(assignment) {
+            let passed = matches!(observation.finding, Some((Outcome::Pass, _)));
+            match read_scope_stats(&directory) {
+                Ok(sizes) => observation.effective.extend(sizes),
+                // A run that failed writes none on the simulator.
+                Err(why) if passed => {
+                    let evidence = Evidence {
+                        summary: format!("the rings in force can't be read back: {why}"),
+                        source: "read-back".into(),
+                        ..Evidence::default()
+                    };
+                    observation.finding = Some((Outcome::NoVerdict(NoVerdictCause::Unreadable), evidence));
+                }
+                Err(_) => {}
+            }
+        }
         match latency(&finding.benches) {
             Ok(latency) => observation.latency = latency,
             Err(evidence) => {
@@ -111,6 +129,33 @@ impl Runner for Pypto {
         }
         observation
     }
+}
+
+/// Where the dispatches of this attempt write scope statistics, if they are to.
+fn scope_stats(assignment: &Assignment<'_>) -> Option<PathBuf> {
+    let on = spec(assignment).is_ok_and(|spec| spec.scope_stats == ScopeStats::On);
+    on.then(|| assignment.paths.scratch.join("scope"))
+}
+
+/// The sizes in the first line of every statistics file under `directory`; the names of the directories between carry
+/// a time stamp.
+fn read_scope_stats(directory: &Path) -> Result<Vec<ResourceSizes>, String> {
+    let (mut open, mut sizes) = (vec![directory.to_owned()], Vec::new());
+    while let Some(next) = open.pop() {
+        for entry in std::fs::read_dir(&next).into_iter().flatten().flatten() {
+            let (path, kind) = (entry.path(), entry.file_type());
+            if kind.is_ok_and(|kind| kind.is_dir()) {
+                open.push(path);
+            } else if entry.file_name() == "scope_stats.jsonl" {
+                let bytes = std::fs::read(&path).map_err(|error| error.to_string())?;
+                sizes.push(parse_scope_stats(&bytes).map_err(|error| error.to_string())?);
+            }
+        }
+    }
+    if sizes.is_empty() {
+        return Err("no dispatch wrote scope statistics".into());
+    }
+    Ok(sizes)
 }
 
 /// The timed dispatches of a program with one benchmark; none where there are several, since which of them the case
@@ -219,6 +264,7 @@ fn entry_config(
         "platform": assignment.platform.name.as_str(),
         "report": assignment.paths.report,
         "environment": declared,
+        "scope_stats": scope_stats(assignment),
     }))
 }
 

@@ -15,6 +15,7 @@ pub struct Budgets {
     run: Duration,
     silence: Duration,
     total: Duration,
+    queue_is_declared: bool,
 }
 
 /// What one layer says of the budgets.
@@ -89,6 +90,7 @@ impl BudgetLayer {
             run,
             silence: self.silence.unwrap_or(minutes(5).min(run)),
             total,
+            queue_is_declared: self.queue.is_some(),
         };
         let pairs = [
             (Budget::Silence, Budget::Run),
@@ -112,6 +114,14 @@ impl BudgetLayer {
 }
 
 impl Budgets {
+    /// How long the case may wait, once it is the next one, for a slot or a device of this machine.
+    ///
+    /// Only where `queue` is declared: what holds the device is a case that this harness started, with budgets of its
+    /// own, and those may be longer than any default.
+    pub fn local_queue(&self) -> Option<Duration> {
+        self.queue_is_declared.then_some(self.queue)
+    }
+
     /// One of the five.
     pub fn get(&self, budget: Budget) -> Duration {
         match budget {

@@ -32,6 +32,8 @@ pub struct Layer {
     pub level: Option<At<Level>>,
     /// Peak memory.
     pub memory: Option<At<Bytes>>,
+    /// Address space of each of its processes.
+    pub memory_limit: Option<At<Bytes>>,
     /// Time limits.
     pub budgets: BudgetLayer,
     /// Where the time limits stand.

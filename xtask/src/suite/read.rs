@@ -63,6 +63,7 @@ fn layer(table: &mut Table<'_>, place: Place) -> Layer {
     let mut layer = Layer {
         params: params(table),
         memory: size(table, "memory"),
+        memory_limit: size(table, "memory_limit"),
         ..Layer::default()
     };
     if let Some((budgets, span)) = budgets(table) {
@@ -292,6 +293,7 @@ fn expect(table: &mut Table<'_>) -> Option<At<Expectation>> {
     let outcome = inner.choice("outcome", &outcome_choices());
     let cause = inner.text("cause");
     let ring = inner.integer("ring", 0..=3);
+    let shows = inner.texts("shows").unwrap_or_default();
     let issue = inner.text("issue");
     let until = inner.node("until").and_then(|node| date(inner.sink, node));
     let reported = inner.choice("reported", &Reported::CHOICES);
@@ -301,13 +303,17 @@ fn expect(table: &mut Table<'_>) -> Option<At<Expectation>> {
     }
     inner.finish();
     let outcome = outcome?;
-    if matches!(
+    let never = matches!(
         outcome.value,
-        OutcomeKind::Pass | OutcomeKind::Missing | OutcomeKind::Interrupted | OutcomeKind::Skipped
-    ) {
+        OutcomeKind::Missing | OutcomeKind::Interrupted | OutcomeKind::Skipped
+    );
+    // A pass says something only with what it leaves: a leak, say.
+    if never || (outcome.value == OutcomeKind::Pass && shows.is_empty()) {
         let message = format!("`{}` can't be expected", outcome.value);
         let problem = sink.problem(outcome.span, message, "not a failure of a case");
-        sink.push(problem.help("`expect` declares a known failure; a case without it is expected to pass"));
+        sink.push(problem.help(
+            "`expect` declares a known failure, or a pass whose evidence `shows` something; a case without it is expected to pass",
+        ));
         return None;
     }
     if let Some(cause) = &cause
@@ -319,6 +325,7 @@ fn expect(table: &mut Table<'_>) -> Option<At<Expectation>> {
         outcome: outcome.value,
         cause: cause.map(|at| at.value),
         ring: ring.map(|at| u8::try_from(at.value).expect("the range is 0..=3")),
+        shows: shows.into_iter().map(|at| at.value).collect(),
         issue: issue.map(|at| at.value),
         until,
         reported: reported.map(|at| at.value),

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use regex::Regex;
 
 use super::{
-    runner::{Clock, CommandSpec, PyptoSpec, ReadBack, RingChannel, SampleSource, TimeUnit},
+    runner::{Clock, CommandSpec, PyptoSpec, ReadBack, RingChannel, SampleSource, ScopeStats, TimeUnit},
     template::{Parameter, Template, TemplateError},
 };
 use crate::{
@@ -43,11 +43,13 @@ pub(super) fn pypto(table: &mut Table<'_>) -> Option<At<Arc<PyptoSpec>>> {
     }
     let args = templates(&mut inner, "args");
     let markers = inner.texts("markers").unwrap_or_default();
+    let scope_stats = inner.boolean("scope_stats").is_some_and(|on| on.value);
     let span = inner.span.clone();
     inner.finish();
     let spec = PyptoSpec {
         program: program?.value,
         args,
+        scope_stats: if scope_stats { ScopeStats::On } else { ScopeStats::Off },
         markers: markers.into_iter().map(|at| at.value).collect(),
     };
     Some(At::new(Arc::new(spec), span))
@@ -159,6 +161,7 @@ enum From {
     Report,
     Log,
     ScopeStats,
+    Json,
 }
 
 fn read_back(table: &mut Table<'_>) -> Option<ReadBack> {
@@ -176,7 +179,7 @@ fn read_back(table: &mut Table<'_>) -> Option<ReadBack> {
         inner.require("from", "from = \"log\"");
     }
     let read_back = from.and_then(|from| match from.value {
-        From::None => Some(ReadBack::None),
+        From::None | From::Json => Some(ReadBack::None),
         From::Report => Some(ReadBack::Report),
         From::Log => Some(ReadBack::Log),
         From::ScopeStats => {
@@ -195,7 +198,12 @@ fn samples(table: &mut Table<'_>) -> Option<SampleSource> {
     let mut inner = table.table("samples", "samples")?;
     let from = inner.choice(
         "from",
-        &[("none", From::None), ("report", From::Report), ("log", From::Log)],
+        &[
+            ("none", From::None),
+            ("report", From::Report),
+            ("log", From::Log),
+            ("json", From::Json),
+        ],
     );
     if !inner.has("from") {
         inner.require("from", "from = \"log\"");
@@ -203,25 +211,55 @@ fn samples(table: &mut Table<'_>) -> Option<SampleSource> {
     let source = from.and_then(|from| match from.value {
         From::Report => Some(SampleSource::Report),
         From::Log => log_samples(&mut inner),
+        From::Json => json_samples(&mut inner),
         From::None | From::ScopeStats => Some(SampleSource::None),
     });
     inner.finish();
     source
 }
 
-fn log_samples(table: &mut Table<'_>) -> Option<SampleSource> {
-    let pattern = table.text("pattern");
+/// Unit and clock of samples that are bare numbers, and whatever else `required` names with an example.
+fn numbers(table: &mut Table<'_>, required: &[(&'static str, &str)]) -> Option<(TimeUnit, Clock)> {
     let unit = table.choice("unit", &TimeUnit::ALL.map(|unit| (unit.token(), unit)));
     let clock = table.choice("clock", &Clock::ALL.map(|clock| (clock.token(), clock)));
-    for (key, example) in [
-        ("pattern", "pattern = 'took (?<value>[0-9]+) ns'"),
-        ("unit", "unit = \"ns\""),
-        ("clock", "clock = \"device\""),
-    ] {
+    let both = [("unit", "unit = \"ns\""), ("clock", "clock = \"device\"")];
+    for (key, example) in required.iter().chain(&both) {
         if !table.has(key) {
             table.require(key, example);
         }
     }
+    Some((unit?.value, clock?.value))
+}
+
+fn json_samples(table: &mut Table<'_>) -> Option<SampleSource> {
+    let (file, pointer) = (table.text("file"), table.text("pointer"));
+    let required = [
+        ("file", "file = \"out/{name}.json\""),
+        ("pointer", "pointer = \"/samples\""),
+    ];
+    let numbers = numbers(table, &required);
+    let file = file.and_then(|file| template(table.sink, &file));
+    let pointer = pointer?;
+    if !pointer.value.is_empty() && !pointer.value.starts_with('/') {
+        let message = format!("`{}` is no JSON pointer", pointer.value);
+        let problem = table.sink.problem(pointer.span, message, "it begins with `/`");
+        table
+            .sink
+            .push(problem.help("write `/samples`, or `/runs/*/us` for a field of every entry of a list"));
+        return None;
+    }
+    let (unit, clock) = numbers?;
+    Some(SampleSource::Json {
+        file: file?,
+        pointer: pointer.value,
+        unit,
+        clock,
+    })
+}
+
+fn log_samples(table: &mut Table<'_>) -> Option<SampleSource> {
+    let pattern = table.text("pattern");
+    let numbers = numbers(table, &[("pattern", "pattern = 'took (?<value>[0-9]+) ns'")]);
     let pattern = pattern?;
     match Regex::new(&pattern.value) {
         Err(error) => {
@@ -243,9 +281,10 @@ fn log_samples(table: &mut Table<'_>) -> Option<SampleSource> {
         }
         Ok(_) => {}
     }
+    let (unit, clock) = numbers?;
     Some(SampleSource::Log {
         pattern: pattern.value,
-        unit: unit?.value,
-        clock: clock?.value,
+        unit,
+        clock,
     })
 }

@@ -74,8 +74,19 @@ pub struct PyptoSpec {
     pub program: String,
     /// Further arguments, e.g. `["--mode", "decode"]`.
     pub args: Vec<Template>,
+    /// Whether its dispatches write scope statistics, whose first line tells the rings in force.
+    pub scope_stats: ScopeStats,
     /// The `# ci:` markers that the program had when the suite was written; drift is reported against them.
     pub markers: Vec<String>,
+}
+
+/// Whether dispatches write scope statistics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ScopeStats {
+    /// They cost nothing; only a log line can tell the rings.
+    Off,
+    /// Every dispatch collects them, the timed ones too: sizes are certain, latencies are not those of a plain run.
+    On,
 }
 
 /// A run of any program.
@@ -171,9 +182,20 @@ pub enum SampleSource {
         /// The clock that took it.
         clock: Clock,
     },
+    /// A JSON file that the program writes.
+    Json {
+        /// Its path, from the working directory.
+        file: Template,
+        /// JSON pointer to a number or a list of numbers; `*` stands for every entry of a list.
+        pointer: String,
+        /// The unit of the numbers.
+        unit: TimeUnit,
+        /// The clock that took them.
+        clock: Clock,
+    },
 }
 
-/// The unit of a sample in a log.
+/// The unit of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TimeUnit {
     /// Nanoseconds.

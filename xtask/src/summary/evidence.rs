@@ -92,7 +92,18 @@ fn add_record(text: &mut String, summary: &Summary<'_>, record: &CaseRecord) {
                 .as_ref()
                 .map(|issue| format!(" ({issue})"))
                 .unwrap_or_default();
-            let _ = write!(text, "\n  declared: {}{cause}{until}{issue}", expected.outcome);
+            let ring = expected.ring.map(|ring| format!(" on ring {ring}")).unwrap_or_default();
+            let shows: Vec<String> = expected
+                .shows
+                .iter()
+                .map(|shown| format!(", showing `{shown}`"))
+                .collect();
+            let _ = write!(
+                text,
+                "\n  declared: {}{cause}{ring}{}{until}{issue}",
+                expected.outcome,
+                plain(&shows.concat())
+            );
         }
     }
     for line in &evidence.lines {

@@ -1,5 +1,6 @@
 //! What supervision adds to evidence.
 
+use crate::detector::{self, Detector};
 use crate::process::Ended;
 use crate::record::{Evidence, ResourceSizes};
 
@@ -8,7 +9,7 @@ const NAMED: usize = 4;
 
 /// Says what the attempt left behind.
 pub(super) fn add_supervision(evidence: &mut Evidence, ended: &Ended) {
-    if !ended.leaked() {
+    if !ended.leaked() || !detector::sees(&Detector::Leak) {
         return;
     }
     let names: Vec<String> = ended

@@ -372,6 +372,107 @@ fn a_hang_quarantines_its_device_and_later_cases_name_it() {
 }
 
 #[test]
+fn waiting_for_a_slot_or_a_device_is_queue_time() {
+    let cases = [case("first", &["sleep", "700"], ""), case("second", &["exit", "0"], "")].concat();
+    for platform in [PLATFORM, DEVICES] {
+        let mut setup = Setup::new(platform, &cases);
+        // One slot for both, or a slot each and one device.
+        setup.settings.jobs = NonZeroUsize::new(if platform == PLATFORM { 1 } else { 2 }).unwrap();
+        let (_, run) = setup.run();
+        check(&run, &[("first", "pass"), ("second", "pass")]);
+        let [first, second] = [0, 1].map(|n| run.records[n].phases);
+        assert!(first.queue < Duration::from_millis(300), "{first:?}");
+        // Both clocks begin within the start of the first case.
+        assert!(second.queue >= Duration::from_millis(500), "{second:?}");
+        assert!(
+            second.queue + Duration::from_millis(200) >= first.total,
+            "{first:?} {second:?}"
+        );
+        assert!(second.total < Duration::from_millis(600), "{second:?}");
+    }
+}
+
+#[test]
+fn a_declared_queue_budget_bounds_the_wait_for_a_device() {
+    let suite = |queue: &str| {
+        [
+            case("holds", &["sleep", "1500"], ""),
+            case("waits", &["exit", "0"], queue),
+            case(
+                "retries",
+                &["exit", "0"],
+                "budgets.queue = \"200ms\"\nretry = { on = [\"timeout\"], attempts = 2 }",
+            ),
+            case("elsewhere", &["exit", "0"], "devices = 0"),
+        ]
+        .concat()
+    };
+    let (_, run) = Setup::new(DEVICES, &suite("budgets.queue = \"300ms\"")).run();
+    let record = |name: &str| {
+        run.records
+            .iter()
+            .filter(|record| record.case.name() == name)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(record("waits")[0].outcome.to_string(), "timeout/queue");
+    assert!(
+        record("waits")[0].evidence.summary.contains("`t/holds`"),
+        "{:?}",
+        record("waits")[0].evidence
+    );
+    assert!(record("waits")[0].phases.queue >= Duration::from_millis(300));
+    assert_eq!(
+        record("retries")
+            .iter()
+            .map(|record| record.attempt)
+            .collect::<Vec<_>>(),
+        [1, 2]
+    );
+    // Nothing hung, so the device goes on being used.
+    assert_eq!(record("holds")[0].outcome, Outcome::Pass);
+    assert_eq!(record("elsewhere")[0].outcome, Outcome::Pass);
+
+    // Where no budget is declared, what holds the device has budgets of its own.
+    let (_, run) = Setup::new(DEVICES, &suite("")).run();
+    let waits = run.records.iter().find(|record| record.case.name() == "waits").unwrap();
+    assert_eq!(waits.outcome, Outcome::Pass);
+    assert!(waits.phases.queue >= Duration::from_secs(1), "{:?}", waits.phases);
+}
+
+#[test]
+fn a_wall_clock_that_steps_back_changes_nothing_but_the_date() {
+    let setup = Setup::new(PLATFORM, &case("a", &["sleep", "300"], "budgets.run = \"10s\""));
+    let mut begun = provenance::begin(setup.root(), &setup.plan, Typed::default());
+    // The clock was wrong by a year when the run began, and was set right before it ended.
+    begun.started = "2027-12-01T10:00:00Z".into();
+    let mut directory = RunDir::create(setup.root(), begun).unwrap();
+    let supervisor = Supervisor::start(env!("CARGO_BIN_EXE_xtask").as_ref()).unwrap();
+    let runners: Runners = BTreeMap::from([(RunnerKind::Command, Box::new(Argv) as Box<dyn Runner>)]);
+    let work = Work {
+        plan: &setup.plan,
+        root: setup.root(),
+        settings: &setup.settings,
+        supervisor: &supervisor,
+        runners: &runners,
+        interrupts: never(),
+        done: &[],
+    };
+    dispatch::run(&work, &mut directory, &mut |_| {}).unwrap();
+    let path = directory.path().to_owned();
+    let run = directory
+        .close("2026-12-01T10:00:00Z".into(), RunStatus::Complete)
+        .unwrap();
+    check(&run, &[("a", "pass")]);
+    let total = run.records[0].phases.total;
+    assert!(
+        (Duration::from_millis(300)..Duration::from_secs(10)).contains(&total),
+        "{total:?}"
+    );
+    assert_eq!(xtask::format::read::run(&path).unwrap(), run);
+    assert!(path.join("results.csv").is_file());
+}
+
+#[test]
 fn a_health_check_decides_after_a_reset() {
     let checks = |program: &str| {
         format!(
@@ -483,4 +584,35 @@ fn an_interrupted_case_is_run_again_by_a_resume() {
     let (_, run) = setup.run_watched(never(), directory, &[stopped], &mut |_| {});
     check(&run, &[("hanging", "interrupted"), ("hanging", "pass")]);
     assert_eq!(run.terminal()[0].outcome, Outcome::Pass);
+}
+
+#[test]
+fn every_released_version_of_the_results_still_loads() {
+    let formats = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/formats/results");
+    let mut loaded = Vec::new();
+    for version in fs_err::read_dir(formats).unwrap() {
+        let version = version.unwrap();
+        let run = xtask::format::read::run(&version.path()).unwrap();
+        check(
+            &run,
+            &[
+                ("skipped", "skipped/not today"),
+                ("passes", "pass"),
+                ("known", "deadlock/heap-ring"),
+                ("differs", "crash/exit-3"),
+            ],
+        );
+        let Expectation::Met(expected) = &run.records[2].expectation else {
+            panic!("{:?}", run.records[2].expectation)
+        };
+        assert_eq!((expected.issue.as_deref(), run.missing().len()), (Some("#7"), 0));
+        assert_eq!(run.records[1].latency.as_ref().unwrap().samples().len(), 2);
+        let name = version.file_name().into_string().unwrap();
+        // What is new in a version is in its fixture.
+        let new = expected.ring == Some(1) && expected.shows == ["4096 requested"];
+        assert_eq!(new, name != "1.0", "{name}");
+        loaded.push(name);
+    }
+    let current = xtask::format::FormatVersion::CURRENT.to_string();
+    assert!(loaded.contains(&current), "{current} has no fixture among {loaded:?}");
 }

@@ -258,6 +258,36 @@ fn rings_that_the_runtime_drops_are_seen() {
 }
 
 #[test]
+fn scope_statistics_tell_the_rings_where_the_log_does_not() {
+    let statistics = |name: &str, args: &[&str], env: &str, extra: &str| {
+        let quiet = format!("env = {{ STANDIN_LOG = \"timing\"{env} }}\n{extra}");
+        program(name, args, &quiet).replace("pypto = { ", "pypto = { scope_stats = true, ")
+    };
+    let one = check("a2a3sim", &statistics("attention", &[], "", ""), "pass");
+    assert!(!one.log.contains("Ring buffer sizes"), "{}", one.log);
+    assert!(!one.observation.effective.is_empty());
+    assert!(one.observation.effective.iter().all(|sizes| *sizes == one.asked));
+    let two = check("a2a3sim", &statistics("layer", &[], "", L3), "pass");
+    assert!(two.observation.effective.iter().all(|sizes| *sizes == two.asked));
+    // A release that reads no variables: nothing in the log says so, but the statistics do.
+    let args = ["--need", "1", "--bench-need", "1"];
+    let dropped = statistics(
+        "attention",
+        &args,
+        ", STANDIN_RUNTIME = \"retired\"",
+        "ring.heap = \"1GiB\"",
+    );
+    check("a2a3sim", &dropped, "config-not-applied/ring-differs");
+    // Not asked for, they aren't there, and nobody says that they should be.
+    let plain = check(
+        "a2a3sim",
+        &program("attention", &[], "env = { STANDIN_LOG = \"timing\" }"),
+        "pass",
+    );
+    assert_eq!(plain.observation.effective, []);
+}
+
+#[test]
 fn no_validation_is_no_verdict_and_two_passes_are_one_case() {
     check(
         "a2a3sim",
@@ -332,6 +362,13 @@ fn the_device_queue_places_programs() {
     assert!(passed.log.contains("device 4 acquired"), "{}", passed.log);
     check("a2a3", &program("layer", &[], L3), "pass");
     check("a2a3", &program("attention", &["--output", "2"], ""), "mismatch/output");
+    // Two dispatched shapes in one process: one verdict, and no latency that could be either's.
+    let both = check("a2a3", &program("projection", &[], L3), "pass");
+    assert_eq!(
+        (both.log.matches("[RUN] PASS").count(), both.observation.latency),
+        (2, None)
+    );
+    assert_eq!(both.observation.effective, [both.asked]);
     let queue = |mode: &str| program("attention", &[], &format!("env = {{ STANDIN_QUEUE = \"{mode}\" }}"));
     check("a2a3", &queue("reject"), "setup-error/launch");
     check("a2a3", &queue("wait"), "timeout/queue");
@@ -400,6 +437,88 @@ fn commands_are_read_back_and_timed() {
         &shell("echo took nan us; echo '[RUN] PASS'", samples),
         "no-verdict/unreadable",
     );
+}
+
+#[test]
+fn commands_write_their_samples_into_a_file() {
+    let json = |pointer: &str| {
+        format!(
+            ", samples = {{ from = \"json\", file = \"{{name}}.json\", pointer = \"{pointer}\", unit = \"us\", clock = \"host\" }}"
+        )
+    };
+    let writes = |text: &str| format!("echo '{text}' > c.json; echo '[RUN] PASS'");
+    let told = check(
+        "here",
+        &shell(
+            &writes("{{\"runs\": [{{\"us\": 3}}, {{\"us\": 1.5}}]}}"),
+            &json("/runs/*/us"),
+        ),
+        "pass",
+    );
+    let samples = told.observation.latency.unwrap();
+    assert_eq!(
+        samples.samples().iter().map(|sample| sample.get()).collect::<Vec<_>>(),
+        [3000, 1500]
+    );
+    for (text, pointer) in [("{{\"us\": [null]}}", "/us"), ("{{}}", "/us"), ("[0]", ""), ("[1,", "")] {
+        let told = check("here", &shell(&writes(text), &json(pointer)), "no-verdict/unreadable");
+        assert!(
+            told.verdict.evidence.summary.starts_with("no samples in "),
+            "{:?}",
+            told.verdict.evidence
+        );
+    }
+    // A file that was there before the program began is nobody's result.
+    check(
+        "here",
+        &shell("echo '[RUN] PASS'", &json("/us")),
+        "no-verdict/unreadable",
+    );
+    let directory = TempDir::new().unwrap();
+    let old = directory.path().join("old.json").display().to_string();
+    std::fs::write(&old, "[1]").unwrap();
+    let script = format!("test -e {old} || echo '[RUN] PASS'");
+    let told = check(
+        "here",
+        &shell(&script, &json("").replace("{name}.json", &old)),
+        "no-verdict/unreadable",
+    );
+    assert!(
+        told.verdict.evidence.summary.contains("No such file"),
+        "{:?}",
+        told.verdict.evidence
+    );
+    // Without rounds there is nothing to write.
+    let unasked = format!("{}bench.rounds = 0\n", shell("echo '[RUN] PASS'", &json("/us")));
+    check("here", &unasked, "pass");
+    // And a failure stays one.
+    check("here", &shell("exit 3", &json("/us")), "crash/exit-3");
+}
+
+#[test]
+fn a_declared_read_back_that_says_nothing_is_no_pass() {
+    for read_back in ["from = \"log\"", "from = \"scope-stats\", file = \"none.jsonl\""] {
+        let told = check(
+            "here",
+            &shell("echo '[RUN] PASS'", &format!(", read_back = {{ {read_back} }}")),
+            "no-verdict/unreadable",
+        );
+        assert!(
+            told.verdict.evidence.summary.contains("can't be read back"),
+            "{:?}",
+            told.verdict.evidence
+        );
+    }
+}
+
+#[test]
+fn a_memory_limit_reaches_the_program_through_every_launcher() {
+    let limited = format!(
+        "{}memory_limit = \"512MiB\"\n",
+        shell("ulimit -v; echo '[RUN] PASS'", "")
+    );
+    let told = check("here", &limited, "pass");
+    assert!(told.log.starts_with("524288\n"), "{}", told.log);
 }
 
 #[test]

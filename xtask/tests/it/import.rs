@@ -41,7 +41,7 @@ fn a_checkout_becomes_a_suite_that_loads() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(
         text(&output.stderr)
-            .starts_with("left out attention_draft.py: a draft\nleft out listing.py: it doesn't call the harness\n")
+            .starts_with("left out attention_draft.py: a draft\nleft out listing.py: it doesn't call the harness\nleft out synthetic_token_loop.py: it drives other programs\n")
     );
     insta::assert_snapshot!(
         "imported",
@@ -49,7 +49,7 @@ fn a_checkout_becomes_a_suite_that_loads() {
     );
     let listed = xtask(cases.path(), &["list", "--platform", "a2a3sim"]);
     assert_eq!(listed.status.code(), Some(0), "{}", text(&listed.stderr));
-    assert!(text(&listed.stderr).contains("5 of 5 cases"));
+    assert!(text(&listed.stderr).contains("6 of 6 cases"));
     let again = xtask(cases.path(), &["import", &programs(&checkout()), "--suite", "pro"]);
     assert_eq!((again.status.code(), text(&again.stdout).as_str()), (Some(0), ""));
 }

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod baseline;
 #[cfg(test)]
+mod blindness;
+#[cfg(test)]
 mod cases_side;
 #[cfg(test)]
 mod classify;

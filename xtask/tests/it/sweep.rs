@@ -140,6 +140,8 @@ impl With for CaseRecord {
         self.expectation = make(Expected {
             outcome: "deadlock".into(),
             cause: Some("heap-ring".into()),
+            ring: None,
+            shows: Vec::new(),
             issue: Some("#17".into()),
             until: Some("2026-12-31".into()),
         });

@@ -1,5 +1,6 @@
 //! `cargo xtask sweep` as a user runs it: a process, its streams, its exit code and what it leaves.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -299,6 +300,30 @@ fn an_interrupt_records_what_ran_and_says_130() {
     assert_eq!(outcomes[1..], ["interrupted"]);
     assert_eq!((run.provenance.status, run.missing().len()), (RunStatus::Incomplete, 1));
     assert!(run.provenance.ended.is_some());
+    assert_eq!(workspace.processes(), 0);
+}
+
+#[test]
+fn a_second_interrupt_kills_at_once() {
+    // The case ignores TERM, and the grace is five seconds: nothing but KILL ends it earlier.
+    let stubborn = "trap '' TERM; echo up > up; while :; do sleep 0.1; done";
+    let workspace = with_playground(&case("stubborn", stubborn, ""));
+    let mut child = workspace.command(&["--jobs", "1"]).spawn().unwrap();
+    wait_for(|| workspace.root().join("playground/up").exists());
+    let pid = Pid::from_child(&child);
+    let mut told = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    kill_process(pid, Signal::INT).unwrap();
+    // Two signals that are pending at once are one, so the second waits for the answer to the first.
+    assert!(told.any(|line| line.contains("stopping: interrupt again to kill")));
+    let second = Instant::now();
+    kill_process(pid, Signal::INT).unwrap();
+    assert!(told.any(|line| line.contains("killing")));
+    told.for_each(drop);
+    let status = child.wait().unwrap();
+    let took = second.elapsed();
+    assert_eq!(status.code(), Some(130));
+    assert!(took < Duration::from_secs(3), "{took:?} after the second interrupt");
+    assert_eq!(workspace.only_run().records[0].outcome.to_string(), "interrupted");
     assert_eq!(workspace.processes(), 0);
 }
 

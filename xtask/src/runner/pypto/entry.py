@@ -27,7 +27,8 @@ RESOURCES = {"heap": "ring_heap", "task_window": "ring_task_window", "dep_pool":
 VARIABLES = {"heap": "PTO2_RING_HEAP", "task_window": "PTO2_RING_TASK_WINDOW", "dep_pool": "PTO2_RING_DEP_POOL"}
 FIELDS = set(RESOURCES.values())
 SCRUBBED = ("PTO2_", "SIMPLER_", "PYPTO_BENCH")
-KNOWN = {"checkout", "program", "argv", "rings", "warmup", "rounds", "seed", "case", "platform", "report", "environment"}
+KNOWN = {"checkout", "program", "argv", "rings", "warmup", "rounds", "seed", "case", "platform", "report", "environment",
+         "scope_stats"}
 STAGES = {"compile": "compile", "generate inputs": "fixture", "compute golden": "golden", "runtime": "runtime",
           "benchmark": "benchmark", "validate": "validate"}
 
@@ -101,6 +102,7 @@ class State:
         self.told = set()
         self.run_config = None
         self.reached = 0
+        self.statistics_given = 0
 
     def stage(self, name, begins):
         if begins:
@@ -123,6 +125,17 @@ class State:
 
     def forced(self):
         return {RESOURCES[name]: list(values) for name, values in self.rings.items()}
+
+    def statistics(self):
+        """What makes a dispatch write scope statistics, whose first line tells the rings in force.
+
+        The runtime names a file by the second, so two dispatches of one second must not share a directory.
+        """
+        where = self.config["scope_stats"]
+        if where is None:
+            return {}
+        self.statistics_given += 1
+        return {"enable_scope_stats": True, "output_prefix": os.path.join(where, str(self.statistics_given))}
 
 
 def read_config(path):
@@ -184,14 +197,19 @@ class environment_rings:
     Four absolute values, never 0, which the variables don't know: they drop all of a list that holds one.
     """
 
+    # How many such calls are open: what makes a config of its own in between must leave the variables alone.
+    open = 0
+
     def __init__(self, rings):
         self.values = {VARIABLES[name]: ",".join(map(str, values)) for name, values in rings.items()}
 
     def __enter__(self):
         self.before = {name: os.environ.get(name) for name in self.values}
         os.environ.update(self.values)
+        environment_rings.open += 1
 
     def __exit__(self, *exception):
+        environment_rings.open -= 1
         for name, value in self.before.items():
             if value is None:
                 os.environ.pop(name, None)
@@ -203,7 +221,8 @@ class environment_rings:
 def drop_ring_variables():
     """Programs set ring variables while they are imported; none may stand beside the config that is forced."""
     for name in VARIABLES.values():
-        os.environ.pop(name, None)
+        if not environment_rings.open:
+            os.environ.pop(name, None)
 
 
 def wrap_run_config(state, original):
@@ -218,6 +237,9 @@ def wrap_run_config(state, original):
         bound = inspect.signature(init).bind_partial(self, *args, **kwargs)
         for field, values in state.forced().items():
             bound.arguments[field] = values
+        for field, value in state.statistics().items():
+            if field in names:
+                bound.arguments[field] = value
         drop_ring_variables()
         if state.open in ("runtime", "benchmark"):
             state.reaches("config")
@@ -241,6 +263,10 @@ def dispatching(state, kind, original):
             kwargs.pop(field, None)
             if field in takes:
                 own[field] = values
+        for field, value in state.statistics().items():
+            if field in takes:
+                kwargs.pop(field, None)
+                own[field] = value
         config = next((name for name in ("config", "run_config") if name in takes), None)
         if config is not None:
             bound = inspect.signature(original).bind_partial(*args, **kwargs)
@@ -248,9 +274,9 @@ def dispatching(state, kind, original):
                 own[config] = state.run_config()
         state.reaches(kind)
         drop_ring_variables()
+        kwargs.update(own)
         # A call that takes a config has its rings in there.
-        if own or config is not None:
-            kwargs.update(own)
+        if config is not None or FIELDS <= set(takes):
             return original(*args, **kwargs)
         with environment_rings(state.rings):
             return original(*args, **kwargs)
@@ -307,6 +333,10 @@ def wrap(state):
         raise Refused("environment", f"the checkout's harness can't be imported: {error}") from error
     execute, benchmark, run_config, run_jit = map(find, ("execute_compiled", "benchmark", "RunConfig", "run_jit"))
     fields = wrap_run_config(state, run_config)
+    wanted = set(state.statistics())
+    if wanted - fields and wanted - set(parameters(execute)):
+        raise Refused("environment", "scope statistics were asked for, and neither `RunConfig` nor `execute_compiled` "
+                                     f"takes all of {', '.join(sorted(wanted))}")
     wrap_prepare(state)
     everywhere(execute, dispatching(state, "correctness", execute))
     everywhere(benchmark, dispatching(state, "benchmark", benchmark))

@@ -117,7 +117,17 @@ fn places(section: &str) -> Vec<(String, Place)> {
                 "unit = \"ns\"",
                 "clock = \"host\"",
             ];
-            vec![(COMMAND.into(), place(before, beside, ""))]
+            let json = &[
+                "from = \"json\"",
+                "file = \"a.json\"",
+                "pointer = \"/us\"",
+                "unit = \"ns\"",
+                "clock = \"host\"",
+            ];
+            vec![
+                (COMMAND.into(), place(before, beside, "")),
+                (COMMAND.into(), place(before, json, "")),
+            ]
         }
         "pypto" => own(place("[case.pypto]\n", &["program = \"a.py\""], "")),
         "[[renamed]]" => vec![(

@@ -53,6 +53,9 @@ const KINDS: &[&str] = &[
     "silence",
     "chatter",
     "leak",
+    "slow",
+    "stopped",
+    "garbled-report",
 ];
 
 const KIND: ParamSpec = ParamSpec::choice("kind", KINDS, "What goes wrong");

@@ -5,10 +5,13 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use ring_runtime::{DType, Tensor};
-use rustix::process::{Resource, Rlimit, Signal, getpid, kill_process, setrlimit};
+use rustix::process::{Signal, getpid, kill_process};
 
 /// Longer than any budget of a fault; a harness that loses the process is rid of it in the end.
 const LONG: Duration = Duration::from_mins(2);
+
+/// Longer than another case is ready to wait.
+const SLOW: Duration = Duration::from_secs(4);
 
 /// A setup that leaves too little of a total of eight seconds.
 const LATE: Duration = Duration::from_secs(4);
@@ -22,15 +25,10 @@ pub(super) fn before_the_first_dispatch(kind: &str) {
             std::thread::sleep(LONG);
         }
         "chatter" => chat(LATE),
-        "memory" => {
-            let limit = Some(1 << 30);
-            let limits = Rlimit {
-                current: limit,
-                maximum: limit,
-            };
-            setrlimit(Resource::As, limits).expect("a process may lower its own limit");
-            drop(Tensor::zeros(DType::I8, &[4 << 30]));
-        }
+        // Nothing wrong with it, but that others wait for its device.
+        "slow" => std::thread::sleep(SLOW),
+        // The limit that refuses it is the suite's.
+        "memory" => drop(Tensor::zeros(DType::I8, &[4 << 30])),
         "leak" => leave_a_child_behind(),
         _ => {}
     }
@@ -40,6 +38,8 @@ pub(super) fn before_the_first_dispatch(kind: &str) {
 pub(super) fn during_a_dispatch(kind: &str) {
     match kind {
         "hang-run" | "chatter" => chat(LONG),
+        "stopped" => kill_process(getpid(), Signal::STOP).expect("a process may stop itself"),
+        "garbled-report" => scribble(),
         "panic" => panic!("the program panics on purpose"),
         "abort" => std::process::abort(),
         "segv" => loop {
@@ -74,6 +74,14 @@ fn leave_a_child_behind() {
         .stdin(Stdio::null())
         .spawn();
     survivor.expect("`sleep` starts");
+}
+
+/// Writes what is no event into the middle of the report of this process.
+fn scribble() {
+    let report = std::env::var_os("RINGSWEEP_REPORT").expect("the harness names the report");
+    let file = std::fs::OpenOptions::new().append(true).open(report);
+    let written = file.and_then(|mut file| file.write_all(b"{\"event\": \"dispa\n"));
+    written.expect("the report can be appended to");
 }
 
 /// One line at once, whatever stands behind stdout.
