@@ -10,7 +10,7 @@
 use rayon::prelude::*;
 
 use crate::compare::Rules;
-use crate::stats::{Rate, SplitMix, wilson};
+use crate::stats::{Rate, SplitMix, wilson_of};
 
 mod method;
 mod noise;
@@ -39,6 +39,8 @@ pub struct Plan {
     pub sweeps: usize,
     /// Seed of everything.
     pub seed: u64,
+    /// As how many independent sweeps the drawn ones count in intervals; `None` for all.
+    pub independent: Option<usize>,
 }
 
 /// Timed dispatches of some process runs, ns.
@@ -51,10 +53,8 @@ pub struct CaseData {
     pub base: Runs,
     /// Process runs of the sweep.
     pub now: Runs,
-    /// Fresh process runs of the reference's program, interleaved with `fresh_now`.
-    pub fresh_base: Runs,
-    /// Fresh process runs of the sweep's program.
-    pub fresh_now: Runs,
+    /// Fresh process runs of the reference's program and of the sweep's that ran next to each other, in turn.
+    pub fresh: Vec<(Vec<f64>, Vec<f64>)>,
 }
 
 /// How a method did on one source of numbers.
@@ -90,7 +90,8 @@ pub fn score(plan: &Plan, rules: &Rules, make: impl Fn(u64, f64) -> Vec<CaseData
         .map(|(&effect, stream)| alarms(effect, stream))
         .collect();
     let rate = |sweeps: &[Vec<Vec<bool>>], hit: &dyn Fn(&Vec<Vec<bool>>) -> bool| {
-        wilson(sweeps.iter().filter(|sweep| hit(sweep)).count(), sweeps.len())
+        let hits = sweeps.iter().filter(|sweep| hit(sweep)).count();
+        wilson_of(hits, sweeps.len(), plan.independent.unwrap_or(sweeps.len()))
     };
     Method::ALL
         .iter()

@@ -7,6 +7,7 @@
 //! Nothing writes them but `baseline accept` and `baseline tag`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::case_id::CaseId;
 use crate::compare::CaseSummary;
@@ -65,7 +66,7 @@ pub struct Acceptance {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// What is expected.
-    pub summary: CaseSummary,
+    pub summary: Arc<CaseSummary>,
     /// Share by which this case's latency moves by itself, as learnt over acceptances; `None` where too little is known.
     pub noise_floor: Option<f64>,
     /// What the latency numbers are: [`Row::STATISTIC`].
@@ -83,7 +84,7 @@ impl Row {
     pub const UNIT: &'static str = "ns";
 
     /// A row straight from a run, which has learnt nothing yet.
-    pub fn fresh(summary: CaseSummary, run_id: &str) -> Self {
+    pub fn fresh(summary: Arc<CaseSummary>, run_id: &str) -> Self {
         Self {
             noise_floor: None,
             summary,

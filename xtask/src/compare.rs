@@ -5,6 +5,7 @@
 //! nothing here turns the absence of a comparison into the absence of a change.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::baseline::{Baseline, Row};
 use crate::case_id::CaseId;
@@ -14,6 +15,7 @@ use crate::record::{Run, RunStatus};
 
 mod common_mode;
 mod confirm;
+mod fresh;
 mod latency;
 mod outcome_change;
 mod rings;
@@ -22,8 +24,9 @@ mod severity;
 mod summary;
 
 pub use common_mode::CommonMode;
-pub use confirm::{Confirmation, Fresh, Suspect, common_ratio, confirm, suspects};
-pub use latency::{Direction, Effect, LatencyVerdict, Reading, Undecided, Unlikely, judge_medians};
+pub use confirm::{Confirmation, Suspect, common_ratio, confirm, suspects};
+pub use fresh::{Fresh, Remeasured, judge_fresh};
+pub use latency::{Design, Direction, Effect, LatencyVerdict, Reading, Undecided, Unlikely, judge_medians};
 pub use outcome_change::OutcomeChange;
 pub use rings::{RingFinding, RingResource};
 pub use rules::{Correction, Rules};
@@ -75,6 +78,8 @@ pub struct Comparison {
     pub common_mode: Option<CommonMode>,
     /// How many latency tests were corrected for together.
     pub family: usize,
+    /// Cases whose reference is of another commit than the one that `base` names: their rows were accepted earlier.
+    pub earlier: BTreeSet<CaseId>,
     /// Age of the reference in days, where it is known.
     pub age_days: Option<i64>,
     /// What should be known and is no change of a case.
@@ -137,9 +142,9 @@ pub struct CaseDiff {
     /// Its name in the reference, where it was renamed.
     pub renamed_from: Option<CaseId>,
     /// What the reference holds; `None` for a new case.
-    pub base: Option<CaseSummary>,
+    pub base: Option<Arc<CaseSummary>>,
     /// What the run holds; `None` for a case without a record.
-    pub now: Option<CaseSummary>,
+    pub now: Option<Arc<CaseSummary>>,
     /// The outcome against the reference's.
     pub change: OutcomeChange,
     /// The latency against the reference's.
@@ -165,7 +170,7 @@ impl CaseDiff {
 
     /// Tags of the case, from the run or else the reference.
     pub fn tags(&self) -> &[String] {
-        let side = self.now.as_ref().or(self.base.as_ref());
+        let side = self.now.as_deref().or(self.base.as_deref());
         side.map_or(&[], |side| side.tags.as_slice())
     }
 }
@@ -180,6 +185,14 @@ pub fn against_baseline(run: &Run, baseline: &Baseline, context: &Context) -> Co
         matrix_hash: baseline.latest().map(|accept| accept.matrix_hash.clone()),
     };
     let mut comparison = compare(run, &baseline.rows, base, &baseline.host, context);
+    let latest = baseline.latest().map(|accept| accept.run_id.as_str());
+    let of_latest = |diff: &&CaseDiff| {
+        let name = diff.renamed_from.as_ref().unwrap_or(&diff.case);
+        let row = baseline.rows.get(name);
+        row.is_none_or(|row| Some(row.run_id.as_str()) == latest)
+    };
+    let earlier = comparison.cases.iter().filter(|diff| !of_latest(diff));
+    comparison.earlier = earlier.map(|diff| diff.case.clone()).collect();
     comparison.age_days = baseline.latest().and_then(|accept| accept.age_days(context.today));
     comparison
 }
@@ -237,39 +250,23 @@ fn compare(
 ) -> Comparison {
     let now = party_of(run);
     let host_differences = base_host.differences(&HostClass::from_facts(&run.provenance.host));
-    let mut summaries = summarise(run);
     let covers_all = run.covers_whole_matrix();
     let suites: BTreeSet<&str> = run.provenance.planned.iter().map(CaseId::suite).collect();
-    let planned: BTreeSet<&CaseId> = run.provenance.planned.iter().collect();
-
-    // Every case takes the reference row of its own name, or of the name that it is declared to have had.
-    let former: BTreeMap<&CaseId, &CaseId> = context.renamed.iter().map(|(from, to)| (to, from)).collect();
-    let mut cases = Vec::new();
-    let mut taken = BTreeSet::new();
-    let mut names: BTreeSet<CaseId> = summaries.keys().cloned().collect();
-    names.extend(planned.iter().map(|case| (*case).clone()));
-    for case in names {
-        let renamed_from = former
-            .get(&case)
-            .filter(|from| !rows.contains_key(&case) && rows.contains_key(**from))
-            .map(|from| (*from).clone());
-        let key = renamed_from.as_ref().unwrap_or(&case);
-        let row = rows.get(key);
-        if row.is_some() {
-            taken.insert(key.clone());
-        }
-        let now = summaries.remove(&case);
-        cases.push((case, renamed_from, row, now));
-    }
+    let (mut cases, left) = paired(run, rows, context);
     let shared = cases
         .iter()
-        .filter(|(_, _, row, now)| row.is_some() && now.is_some())
+        .filter(|side| side.row.is_some() && side.now.is_some())
         .count();
     let mut not_selected = 0;
-    for (case, row) in rows.iter().filter(|(case, _)| !taken.contains(*case)) {
+    for (case, row) in left {
         let meant = !context.by_name.contains(case.suite()) || suites.contains(case.suite());
         if covers_all && meant {
-            cases.push((case.clone(), None, Some(row), None));
+            cases.push(Pair {
+                case: case.clone(),
+                renamed_from: None,
+                row: Some(row),
+                now: None,
+            });
         } else {
             not_selected += 1;
         }
@@ -277,27 +274,12 @@ fn compare(
 
     let same_platform = base.platform == now.platform;
     let incomparable = (!same_platform || !host_differences.is_empty()).then(|| host_differences.clone());
-    let pairs: Vec<_> = cases.iter().map(|(_, _, row, now)| (*row, now.as_ref())).collect();
+    let pairs: Vec<_> = cases.iter().map(|pair| (pair.row, pair.now.as_deref())).collect();
     let judged = latency::judge_all(&pairs, incomparable.as_deref(), &context.rules);
     let mut cases: Vec<CaseDiff> = cases
         .into_iter()
         .zip(judged.verdicts)
-        .map(|((case, renamed_from, row, now), latency)| {
-            let base = row.map(|row| row.summary.clone());
-            let change = OutcomeChange::of(base.as_ref(), now.as_ref());
-            let rings = rings::findings(base.as_ref(), now.as_ref(), &context.rules);
-            CaseDiff {
-                case,
-                renamed_from,
-                base,
-                now,
-                change,
-                latency,
-                noise_floor: row.and_then(|row| row.noise_floor),
-                confirmation: None,
-                rings,
-            }
-        })
+        .map(|(pair, latency)| pair.diff(latency, &context.rules))
         .collect();
     cases.sort_by_cached_key(|diff| (diff.severity(), diff.case.clone()));
 
@@ -320,9 +302,76 @@ fn compare(
         host_differences,
         common_mode,
         family: judged.family,
+        earlier: BTreeSet::new(),
         age_days: None,
         notes: Vec::new(),
         rules: context.rules.clone(),
+    }
+}
+
+/// A case with its reference, before it is judged.
+struct Pair<'a> {
+    case: CaseId,
+    renamed_from: Option<CaseId>,
+    row: Option<&'a Row>,
+    now: Option<Arc<CaseSummary>>,
+}
+
+/// Every case that the run recorded or planned, each with the reference row of its own name, or of the
+/// name that it is declared to have had; and the rows that no case took.
+///
+/// All three sides are sorted by case, so one walk finds what belongs together.
+fn paired<'a>(
+    run: &Run,
+    rows: &'a BTreeMap<CaseId, Row>,
+    context: &Context,
+) -> (Vec<Pair<'a>>, Vec<(&'a CaseId, &'a Row)>) {
+    let summaries = summarise(run);
+    let mut names: Vec<CaseId> = summaries.keys().cloned().collect();
+    names.extend(run.provenance.planned.iter().cloned());
+    names.sort();
+    names.dedup();
+    let former: BTreeMap<&CaseId, &CaseId> = context.renamed.iter().map(|(from, to)| (to, from)).collect();
+    let mut summaries = summaries.into_iter().peekable();
+    let mut all = rows.iter().peekable();
+    let mut left = Vec::new();
+    let mut renamed = BTreeSet::new();
+    let mut cases = Vec::with_capacity(names.len());
+    for case in names {
+        while let Some(passed) = all.next_if(|(name, _)| **name < case) {
+            left.push(passed);
+        }
+        let own = all.next_if(|(name, _)| **name == case).map(|(_, row)| row);
+        let before = former.get(&case).filter(|_| own.is_none()).copied();
+        let before = before.and_then(|from| Some((from, rows.get(from)?)));
+        renamed.extend(before.map(|(from, _)| from));
+        let now = summaries.next_if(|(name, _)| *name == case).map(|(_, summary)| summary);
+        cases.push(Pair {
+            case,
+            renamed_from: before.map(|(from, _)| from.clone()),
+            row: own.or(before.map(|(_, row)| row)),
+            now,
+        });
+    }
+    left.extend(all);
+    left.retain(|(case, _)| !renamed.contains(case));
+    (cases, left)
+}
+
+impl Pair<'_> {
+    fn diff(self, latency: LatencyVerdict, rules: &Rules) -> CaseDiff {
+        let base = self.row.map(|row| Arc::clone(&row.summary));
+        CaseDiff {
+            change: OutcomeChange::of(base.as_deref(), self.now.as_deref()),
+            rings: rings::findings(base.as_deref(), self.now.as_deref(), rules),
+            case: self.case,
+            renamed_from: self.renamed_from,
+            base,
+            now: self.now,
+            latency,
+            noise_floor: self.row.and_then(|row| row.noise_floor),
+            confirmation: None,
+        }
     }
 }
 

@@ -26,9 +26,28 @@ pub struct Surroundings<'a> {
     /// The comparison with the last release.
     pub release: Option<&'a Comparison>,
     /// Commit of the tree that the gate runs in.
-    pub commit: Option<&'a str>,
+    pub commit: Fact<'a>,
     /// Matrix hash of the suites in that tree.
-    pub matrix_hash: Option<&'a str>,
+    pub matrix_hash: Fact<'a>,
+}
+
+/// A fact of the tree that a run is held to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fact<'a> {
+    /// The run is not held to it.
+    #[default]
+    NotAsked,
+    /// It can't be had: a run that claims to be of this tree can't be believed.
+    Unknown,
+    /// This.
+    Is(&'a str),
+}
+
+impl<'a> Fact<'a> {
+    /// A fact that was looked for.
+    pub fn sought(found: Option<&'a str>) -> Self {
+        found.map_or(Self::Unknown, Self::Is)
+    }
 }
 
 /// One finding of a gate.
@@ -230,20 +249,30 @@ fn of_run(findings: &mut Findings<'_>, comparison: &Comparison, run: &Run, aroun
             "the run's source had uncommitted changes, or no commit at all".into()
         });
     }
-    if let Some(commit) = around.commit
-        && provenance.git_commit.as_deref() != Some(commit)
-    {
-        let of = provenance.git_commit.as_deref().unwrap_or("no commit");
-        findings.run(Kind::OtherCommit, || {
+    // A run without a commit is `dirty` already.
+    let of = provenance.git_commit.as_deref();
+    match (around.commit, of) {
+        (Fact::NotAsked, _) | (Fact::Unknown, None) => {}
+        (Fact::Unknown, Some(of)) => findings.run(Kind::OtherCommit, || {
+            format!("the run is of {of}, and the commit of this tree is not known")
+        }),
+        (Fact::Is(commit), of) if of == Some(commit) => {}
+        (Fact::Is(commit), of) => findings.run(Kind::OtherCommit, || {
+            let of = of.unwrap_or("no commit");
             format!("the run is of {of}, this tree is at {commit}")
-        });
+        }),
     }
-    if let Some(matrix) = around.matrix_hash
-        && provenance.matrix_hash != matrix
-    {
-        findings.run(Kind::OtherMatrix, || {
+    match around.matrix_hash {
+        Fact::NotAsked => {}
+        Fact::Unknown => {
+            findings.run(Kind::OtherMatrix, || {
+                "this tree declares none of the run's suites".into()
+            });
+        }
+        Fact::Is(matrix) if provenance.matrix_hash == matrix => {}
+        Fact::Is(_) => findings.run(Kind::OtherMatrix, || {
             "the run's matrix is not the one that this tree declares".into()
-        });
+        }),
     }
     if !provenance.overrides.is_empty() {
         findings.run(Kind::Overridden, || {
@@ -308,6 +337,7 @@ fn of_case(findings: &mut Findings<'_>, diff: &CaseDiff, comparison: &Comparison
             RingFinding::Grew { .. } => Kind::RingGrew,
             RingFinding::Shrank { .. } => Kind::RingShrank,
             RingFinding::Resized { .. } => Kind::RingResized,
+            RingFinding::NotReported => Kind::RingsNotReported,
             RingFinding::LowHeadroom { .. } => Kind::LowHeadroom,
         };
         findings.case(kind, diff, || finding.to_string());
@@ -358,15 +388,53 @@ fn of_latency(findings: &mut Findings<'_>, diff: &CaseDiff) {
 
 /// What crept in since the last release, however small each accepted step was.
 fn drift(findings: &mut Findings<'_>, release: &Comparison) {
+    let label = &release.base.label;
+    match release.standing {
+        Standing::Compared(_) => {}
+        Standing::EmptyRun
+        | Standing::NoBaseline
+        | Standing::NothingInCommon
+        | Standing::OtherPlatform
+        | Standing::SameRun => findings.run(Kind::Drift, || {
+            format!("nothing of the run is in {label}: drift was not measured")
+        }),
+    }
+    if !release.host_differences.is_empty() {
+        findings.run(Kind::OtherHostClass, || {
+            format!("{label} is of another host class: drift of latencies was not measured")
+        });
+    }
     for diff in &release.cases {
-        let worse = matches!(diff.change, OutcomeChange::Regressed | OutcomeChange::ChangedCause);
+        let worse = match diff.change {
+            OutcomeChange::Regressed
+            | OutcomeChange::ChangedCause
+            | OutcomeChange::Missing
+            | OutcomeChange::NewlySkipped => true,
+            OutcomeChange::NewFailing
+            | OutcomeChange::Expired
+            | OutcomeChange::UnexpectedPass
+            | OutcomeChange::DeclaredFailure
+            | OutcomeChange::KnownFailure
+            | OutcomeChange::New
+            | OutcomeChange::Fixed
+            | OutcomeChange::Same => false,
+        };
         if worse {
             findings.case(Kind::Drift, diff, || {
-                format!("{} since {}: {}", diff.change, release.base.label, diff.outcome())
+                format!("{} since {label}: {}", diff.change, diff.outcome())
             });
         }
-        if let verdict @ LatencyVerdict::Slower(_) = diff.final_latency() {
-            findings.case(Kind::Drift, diff, || format!("{verdict} since {}", release.base.label));
+        let latency = diff.final_latency();
+        let slower = match latency {
+            LatencyVerdict::Slower(_) => true,
+            LatencyVerdict::Undecided(_, reading) => reading.is_some_and(|r| r.beyond == Some(Direction::Slower)),
+            LatencyVerdict::None
+            | LatencyVerdict::Faster(_)
+            | LatencyVerdict::Unchanged(_)
+            | LatencyVerdict::Implausible(..) => false,
+        };
+        if slower {
+            findings.case(Kind::Drift, diff, || format!("{latency} since {label}"));
         }
     }
 }

@@ -184,14 +184,20 @@ pub struct Provenance {
 impl Run {
     /// The last attempt of each case and repeat, in order of case and repeat.
     pub fn terminal(&self) -> Vec<&CaseRecord> {
-        let mut last: BTreeMap<(&CaseId, u32), &CaseRecord> = BTreeMap::new();
-        for record in &self.records {
-            let slot = last.entry((&record.case, record.repeat)).or_insert(record);
-            if record.attempt >= slot.attempt {
-                *slot = record;
+        // A stable sort, since records stand nearly in this order already; then the last of each stays.
+        let mut records: Vec<&CaseRecord> = self.records.iter().collect();
+        records.sort_by(|a, b| {
+            let key = |record: &CaseRecord| (record.repeat, record.attempt);
+            a.case.cmp(&b.case).then_with(|| key(a).cmp(&key(b)))
+        });
+        let mut last: Vec<&CaseRecord> = Vec::with_capacity(records.len());
+        for record in records {
+            match last.last_mut() {
+                Some(slot) if slot.case == record.case && slot.repeat == record.repeat => *slot = record,
+                _ => last.push(record),
             }
         }
-        last.into_values().collect()
+        last
     }
 
     /// Planned cases without a terminal record.

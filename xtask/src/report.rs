@@ -55,16 +55,22 @@ pub struct Report<'a> {
     pub comparison: &'a Comparison,
     /// What the gate says; `None` where none was asked.
     pub verdict: Option<&'a GateVerdict>,
+    /// The last attempt of every process run, by case.
     records: BTreeMap<&'a CaseId, Vec<&'a CaseRecord>>,
+}
+
+/// One sentence of the record that shows a case's outcome.
+fn why(evidence: Option<&CaseRecord>) -> &str {
+    evidence.map_or("no terminal record", |record| record.evidence.summary.as_str())
 }
 
 impl<'a> Report<'a> {
     /// A report of `run`.
     pub fn new(run: &'a Run, comparison: &'a Comparison, verdict: Option<&'a GateVerdict>) -> Self {
-        let mut records: BTreeMap<&CaseId, Vec<&CaseRecord>> = BTreeMap::new();
-        for record in run.terminal() {
-            records.entry(&record.case).or_default().push(record);
-        }
+        let terminal = run.terminal();
+        let of_case = terminal.chunk_by(|a, b| a.case == b.case);
+        let records = of_case.filter_map(|records| Some((&records.first()?.case, records.to_vec())));
+        let records = records.collect();
         Self {
             run,
             comparison,
@@ -93,8 +99,7 @@ impl<'a> Report<'a> {
 
     /// One sentence: what happened to the case, with its numbers.
     pub fn why(&self, diff: &CaseDiff) -> &'a str {
-        self.evidence(diff)
-            .map_or("no terminal record", |record| record.evidence.summary.as_str())
+        why(self.evidence(diff))
     }
 
     /// The first line of every report.

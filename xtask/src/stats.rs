@@ -10,12 +10,14 @@ mod interval;
 mod proportion;
 mod rank;
 mod rng;
+mod signed_rank;
 mod summary;
 
 pub use adjust::{benjamini_hochberg, holm};
 pub use bootstrap::bootstrap_interval;
 pub use interval::{Shift, hodges_lehmann};
-pub use proportion::{Rate, wilson};
+pub use proportion::{Rate, wilson, wilson_of};
 pub use rank::{EXACT_LIMIT, RankTest, mann_whitney, runs_needed, smallest_p};
 pub use rng::SplitMix;
+pub use signed_rank::{paired_shift, signed_rank};
 pub use summary::{mad, median, quantile, sorted};

@@ -1,7 +1,7 @@
 //! Ways to call a case slower, on the same samples.
 
 use super::{CaseData, Runs};
-use crate::compare::{Direction, LatencyVerdict, Rules, common_ratio, judge_medians};
+use crate::compare::{Direction, LatencyVerdict, Remeasured, Rules, common_ratio, judge_fresh, judge_medians};
 use crate::stats::{self, SplitMix};
 
 /// A way to call a case slower.
@@ -87,25 +87,35 @@ fn judged(cases: &[CaseData], rules: &Rules) -> Vec<LatencyVerdict> {
     judge(&sides, rules)
 }
 
-/// What the gate does: suspects of the sweep, then a verdict on their fresh runs with a correction over the suspects.
+/// What the gate does: suspects of the sweep, then looks at their fresh runs with a correction over the
+/// suspects, until each is clear or the looks are used up.
 fn confirmed(cases: &[CaseData], rules: &Rules) -> Vec<bool> {
     let first = judged(cases, rules);
     let common = common_ratio(first.iter());
     let suspects: Vec<usize> = (0..cases.len())
         .filter(|&index| first[index].suspicion(common, rules) == Some(Direction::Slower))
         .collect();
-    let sides: Vec<_> = suspects
+    let medians = |(base, now): &(Vec<f64>, Vec<f64>)| Some((stats::median(base)?, stats::median(now)?));
+    let all: Vec<Vec<(f64, f64)>> = suspects
         .iter()
-        .map(|&index| {
-            (
-                run_medians(&cases[index].fresh_base),
-                run_medians(&cases[index].fresh_now),
-            )
-        })
+        .map(|&index| cases[index].fresh.iter().filter_map(medians).collect())
         .collect();
+    let mut measured: Vec<Remeasured> = all.iter().map(|_| Remeasured::InTurn(Vec::new())).collect();
+    let mut open = vec![true; suspects.len()];
+    let mut verdicts = Vec::new();
+    for look in 1..=rules.confirm_looks {
+        for (at, pairs) in all.iter().enumerate().filter(|(at, _)| open[*at]) {
+            let taken = pairs.len().min(look * rules.confirm_repeats);
+            measured[at] = Remeasured::InTurn(pairs[..taken].to_vec());
+        }
+        verdicts = judge_fresh(&measured, rules);
+        for (open, verdict) in open.iter_mut().zip(&verdicts) {
+            *open &= verdict.asks_for_more(rules);
+        }
+    }
     let mut alarms = vec![false; cases.len()];
-    for (index, verdict) in suspects.into_iter().zip(judge(&sides, rules)) {
-        alarms[index] = is_slower(&verdict);
+    for (index, verdict) in suspects.into_iter().zip(&verdicts) {
+        alarms[index] = is_slower(verdict);
     }
     alarms
 }

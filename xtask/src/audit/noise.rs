@@ -60,22 +60,21 @@ impl Noise {
                 let current = draw(now, plan.now_runs, &|_| slow);
                 // A/B/B/A: runs 0, 3, 4, 7, … are the reference's.
                 let is_base = |run: usize| matches!(run % 4, 0 | 3);
-                let both = draw(fresh, 2 * rules.confirm_repeats, &|run| {
+                let both = draw(fresh, 2 * rules.confirm_repeats * rules.confirm_looks, &|run| {
                     if is_base(run) { 1.0 } else { slow }
                 });
-                let (mut fresh_base, mut fresh_now) = (Vec::new(), Vec::new());
-                for (run, samples) in both.into_iter().enumerate() {
-                    if is_base(run) {
-                        fresh_base.push(samples);
+                let turns = both.chunks_exact(2).enumerate().map(|(pair, runs)| {
+                    let [first, second] = [runs[0].clone(), runs[1].clone()];
+                    if is_base(2 * pair) {
+                        (first, second)
                     } else {
-                        fresh_now.push(samples);
+                        (second, first)
                     }
-                }
+                });
                 CaseData {
                     base,
                     now: current,
-                    fresh_base,
-                    fresh_now,
+                    fresh: turns.collect(),
                 }
             })
             .collect()

@@ -1,13 +1,14 @@
 //! Real sessions: process runs of kernels on this machine, with real delays inside the timed dispatches.
 //!
-//! Process runs are costly, so a pool of them is taken once, kernels and slowdowns interleaved over the
+//! Process runs are costly, so a pool of them is taken once, kernels and slowdowns in turn over the
 //! whole time; sweeps are then drawn from it. The reference, the sweep and the fresh runs of one drawn
 //! sweep are runs of different stretches of the pool, in the order in which they happened, so that
-//! whatever drifts on the machine drifts between them too. Drawn sweeps share process runs: the
-//! intervals of the rates are those of independent sweeps, and the pool's size is printed beside them.
+//! whatever drifts on the machine drifts between them too. Drawn sweeps share process runs, so the
+//! intervals of the rates are those of as many sweeps as share none.
 
 use std::io;
 use std::path::Path;
+use std::time::Instant;
 
 use super::{CaseData, EFFECTS, Plan, Runs};
 use crate::compare::Rules;
@@ -22,8 +23,27 @@ pub struct Subject {
     pub options: Vec<String>,
 }
 
-/// Process runs of one kernel: without a slowdown (entry 0), then with each of [`EFFECTS`].
-pub type Pool = Vec<Runs>;
+/// Process runs of one kernel, one of each in every turn.
+#[derive(Clone, Debug, Default)]
+pub struct Pool {
+    /// Without a slowdown, as the reference.
+    base: Runs,
+    /// Without a slowdown, as the sweep's program: a run is never held against itself.
+    same: Runs,
+    /// With each of [`EFFECTS`].
+    slowed: [Runs; EFFECTS.len()],
+}
+
+impl Pool {
+    /// Turns that were taken.
+    pub fn turns(&self) -> usize {
+        self.base.len()
+    }
+
+    fn program(&self, effect: Option<usize>) -> &Runs {
+        effect.map_or(&self.same, |effect| &self.slowed[effect])
+    }
+}
 
 /// Why no process runs could be taken.
 #[derive(Debug, thiserror::Error)]
@@ -93,70 +113,104 @@ fn process_run(binary: &Path, subject: &Subject, rounds: usize, delay_ns: u64) -
     Ok(samples)
 }
 
-/// Takes `count` process runs of every subject, without a slowdown and with each of [`EFFECTS`], all interleaved.
+/// When no more process runs are taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit {
+    /// After so many turns.
+    pub turns: usize,
+    /// After this time; a turn that was begun is finished.
+    pub until: Option<Instant>,
+}
+
+/// How many earlier process runs without a delay say what a share of the kernel's time is now.
+const RECENT: usize = 5;
+
+/// Takes process runs of every subject, without a slowdown and with each of [`EFFECTS`], all in turn.
+///
+/// A delay is a share of what the kernel took of late: a slower program is slower by its share on a
+/// busy machine too, so the delay grows with what the kernel takes.
 pub fn take(
     binary: &Path,
     subjects: &[Subject],
-    count: usize,
+    limit: Limit,
     rounds: usize,
     told: &mut dyn FnMut(usize),
 ) -> Result<Vec<Pool>, PoolError> {
-    let mut delays = Vec::new();
+    let mut recent: Vec<Vec<f64>> = Vec::new();
     for subject in subjects {
-        // The delay is a share of what the kernel takes here and now.
         let mut medians = Vec::new();
-        for _ in 0..3 {
+        for _ in 0..RECENT {
             medians.extend(stats::median(&process_run(binary, subject, rounds, 0)?));
         }
-        let centre = stats::median(&medians).unwrap_or(0.0);
-        delays.push(EFFECTS.map(|effect| (centre * effect) as u64));
+        recent.push(medians);
     }
-    let mut pools: Vec<Pool> = vec![vec![Runs::new(); 1 + EFFECTS.len()]; subjects.len()];
-    for turn in 0..count {
+    let mut pools: Vec<Pool> = vec![Pool::default(); subjects.len()];
+    for turn in 0..limit.turns {
+        if limit.until.is_some_and(|until| Instant::now() >= until) {
+            break;
+        }
         told(turn);
-        for entry in 0..=EFFECTS.len() {
-            for (index, subject) in subjects.iter().enumerate() {
-                let delay = if entry == 0 { 0 } else { delays[index][entry - 1] };
-                pools[index][entry].push(process_run(binary, subject, rounds, delay)?);
+        for (index, subject) in subjects.iter().enumerate() {
+            let centre = stats::median(&recent[index]).unwrap_or(0.0);
+            // Forth and back, so that a drift over a turn favours no program.
+            let pool = &mut pools[index];
+            let mut programs = vec![(0.0, &mut pool.base), (0.0, &mut pool.same)];
+            programs.extend(EFFECTS.iter().copied().zip(&mut pool.slowed));
+            if turn % 2 == 1 {
+                programs.reverse();
             }
+            for (effect, runs) in programs {
+                runs.push(process_run(binary, subject, rounds, (centre * effect) as u64)?);
+            }
+            recent[index].remove(0);
+            recent[index].extend(pool.base.last().and_then(|samples| stats::median(samples)));
         }
     }
     Ok(pools)
 }
 
+/// Turns that one drawn sweep takes from the pools.
+pub fn turns_of_a_sweep(plan: &Plan, rules: &Rules) -> usize {
+    plan.base_runs + plan.now_runs + rules.confirm_repeats * rules.confirm_looks
+}
+
+/// How many sweeps can be drawn that share no process run of the slowed kernel. Drawn sweeps do share
+/// runs, so the intervals of their rates are made as wide as those of so few.
+///
+/// Nearly all sweeps are decided at the first look, so that many turns make a sweep here.
+pub fn disjoint_sweeps(pools: &[Pool], plan: &Plan, rules: &Rules) -> usize {
+    let turns = pools.iter().map(Pool::turns).min().unwrap_or(0);
+    pools.len() * (turns / (plan.base_runs + plan.now_runs + rules.confirm_repeats))
+}
+
 /// One sweep drawn from the pools: stretches for the reference, the sweep and the fresh runs, in this order.
 pub fn sweep(pools: &[Pool], plan: &Plan, rules: &Rules, seed: u64, effect: f64) -> Vec<CaseData> {
     let mut rng = SplitMix::new(seed);
-    let entry = EFFECTS
-        .iter()
-        .position(|e| e.to_bits() == effect.to_bits())
-        .map_or(0, |at| at + 1);
+    let entry = EFFECTS.iter().position(|e| e.to_bits() == effect.to_bits());
     // Which kernel is slowed down is drawn too: case 0 of the sweep.
     let first = rng.below(pools.len());
-    let available = pools[first][0].len();
-    let lengths = [plan.base_runs, plan.now_runs, 2 * rules.confirm_repeats];
-    let spare = available.saturating_sub(lengths.iter().sum());
+    let available = pools[first].turns();
+    let pairs = rules.confirm_repeats * rules.confirm_looks;
+    let spare = available.saturating_sub(turns_of_a_sweep(plan, rules));
     let mut gaps = [rng.below(spare + 1), rng.below(spare + 1), rng.below(spare + 1)];
     gaps.sort_unstable();
-    let starts = [gaps[0], gaps[1] + lengths[0], gaps[2] + lengths[0] + lengths[1]];
+    let starts = [
+        gaps[0],
+        gaps[1] + plan.base_runs,
+        gaps[2] + plan.base_runs + plan.now_runs,
+    ];
     (0..pools.len())
         .map(|case| {
             let pool = &pools[(first + case) % pools.len()];
-            let program = if case == 0 { &pool[entry] } else { &pool[0] };
+            let program = pool.program(entry.filter(|_| case == 0));
             let stretch =
                 |runs: &Runs, at: usize, length: usize| runs.iter().skip(at).take(length).cloned().collect::<Runs>();
-            // A/B/B/A over the stretch of the fresh runs.
-            let turns = starts[2]..starts[2] + lengths[2];
-            let is_base = |turn: usize| matches!((turn - starts[2]) % 4, 0 | 3);
-            let of = |runs: &Runs, base: bool| -> Runs {
-                let turns = turns.clone().filter(|&turn| is_base(turn) == base);
-                turns.filter_map(|turn| runs.get(turn).cloned()).collect()
-            };
+            let turns = starts[2]..starts[2] + pairs;
+            let pair = |turn: usize| Some((pool.base.get(turn)?.clone(), program.get(turn)?.clone()));
             CaseData {
-                base: stretch(&pool[0], starts[0], lengths[0]),
-                now: stretch(program, starts[1], lengths[1]),
-                fresh_base: of(&pool[0], true),
-                fresh_now: of(program, false),
+                base: stretch(&pool.base, starts[0], plan.base_runs),
+                now: stretch(program, starts[1], plan.now_runs),
+                fresh: turns.filter_map(pair).collect(),
             }
         })
         .collect()

@@ -1,7 +1,8 @@
 //! Accepting a run: what moves, and what is refused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use globset::GlobSet;
 
@@ -192,7 +193,7 @@ pub fn accept(current: Option<Baseline>, run: &Run, request: &Request) -> Result
     }
 
     let mut moves = Vec::new();
-    let keep: Vec<CaseId> = summaries.keys().chain(&left_out).cloned().collect();
+    let keep: BTreeSet<CaseId> = summaries.keys().chain(&left_out).cloned().collect();
     for (case, summary) in summaries {
         let renamed = former
             .get(&case)
@@ -231,7 +232,7 @@ pub fn accept(current: Option<Baseline>, run: &Run, request: &Request) -> Result
     moves.sort_by(|a, b| a.case.cmp(&b.case));
     baseline.accepts.retain(|accept| accept.run_id != run.provenance.run_id);
     baseline.accepts.push(acceptance(run, request));
-    let used: std::collections::BTreeSet<&String> = baseline.rows.values().map(|row| &row.run_id).collect();
+    let used: BTreeSet<&String> = baseline.rows.values().map(|row| &row.run_id).collect();
     baseline.accepts.retain(|accept| used.contains(&accept.run_id));
     Ok(Accepted {
         baseline,
@@ -260,7 +261,7 @@ fn refusals(
     host: &HostClass,
     run: &Run,
     request: &Request,
-    summaries: &BTreeMap<CaseId, CaseSummary>,
+    summaries: &BTreeMap<CaseId, Arc<CaseSummary>>,
     former: &BTreeMap<&CaseId, &CaseId>,
 ) -> Vec<Refusal> {
     let provenance = &run.provenance;
@@ -300,7 +301,7 @@ fn refusals(
             let former = former.get(*case).and_then(|from| baseline.rows.get(*from));
             let row = baseline.rows.get(*case).or(former);
             matches!(
-                OutcomeChange::of(row.map(|row| &row.summary), Some(summary)),
+                OutcomeChange::of(row.map(|row| row.summary.as_ref()), Some(summary)),
                 OutcomeChange::Regressed | OutcomeChange::ChangedCause | OutcomeChange::NewFailing
             )
         })

@@ -1,5 +1,7 @@
 //! The rows file of a baseline as it is written: CSV, one row a case.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::{BaselineError, Row};
@@ -167,7 +169,7 @@ impl RowWire {
             tags: self.tags.split_whitespace().map(Into::into).collect(),
         };
         let row = Row {
-            summary,
+            summary: Arc::new(summary),
             noise_floor,
             statistic: self.statistic,
             unit: self.unit,

@@ -1,13 +1,18 @@
 //! `cargo xtask audit`: prove the latency verdicts.
 
+use std::time::{Duration, Instant};
+
 use super::{Context, Failure, comparing};
 use crate::{
     audit::{
         self, Noise, Plan,
-        real::{self, Subject},
+        real::{self, Pool, Subject},
     },
+    duration,
     exit::Exit,
+    host_class::HostClass,
     kernel_binary::KernelBinary,
+    provenance,
 };
 
 /// What `audit` takes.
@@ -28,9 +33,15 @@ pub struct Args {
     /// Timed dispatches per process run.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub rounds: usize,
-    /// Take this many process runs of each kernel and slowdown on this machine, instead of drawing synthetic ones.
+    /// Take at most this many process runs of each kernel and slowdown on this machine, instead of drawing synthetic ones.
     #[arg(long, value_name = "N")]
     pub real: Option<usize>,
+    /// Take process runs on this machine for this long, such as `15m`.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub within: Option<Duration>,
+    /// Print the machine and the command above the tables, ready for `results/README.md`.
+    #[arg(long)]
+    pub markdown: bool,
     /// Take process runs of this kernel, with its options after it: `"rmsnorm --param mode=decode"` (repeatable).
     #[arg(long, value_name = "KERNEL", default_values_t = ["hc_pre".to_owned(), "hc_post".to_owned(), "rmsnorm".to_owned()])]
     pub kernel: Vec<String>,
@@ -49,17 +60,21 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> anyhow::Result<Exit> {
         rounds: args.rounds,
         sweeps: args.sweeps,
         seed: args.seed,
+        independent: None,
     };
     let repeats = args.repeat.map_or_else(|| vec![1, 8], |repeat| vec![repeat]);
-    if let Some(count) = args.real {
+    if args.markdown {
+        write!(context.out, "{}", preamble())?;
+    }
+    if args.real.is_some() || args.within.is_some() {
         let most = repeats.iter().max().copied().unwrap_or(1);
-        let least = args.base_runs + most + 2 * rules.confirm_repeats;
-        if count < least {
+        let least = real::turns_of_a_sweep(&plan(most), &rules);
+        if args.real.is_some_and(|count| count < least) {
             return Err(Failure::usage(format!(
                 "a sweep takes {least} process runs of each kernel: `--real {least}` or more"
             )));
         }
-        return on_this_machine(args, count, &repeats, &rules, &plan, context);
+        return on_this_machine(args, least, &repeats, &rules, &plan, context);
     }
     for now_runs in repeats {
         let plan = plan(now_runs);
@@ -73,7 +88,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> anyhow::Result<Exit> {
 
 fn on_this_machine(
     args: &Args,
-    count: usize,
+    least: usize,
     repeats: &[usize],
     rules: &crate::compare::Rules,
     plan: &dyn Fn(usize) -> Plan,
@@ -92,20 +107,56 @@ fn on_this_machine(
     let binary = KernelBinary::build(&context.root)?;
     let err = &mut *context.err;
     let mut told = |turn: usize| {
-        // A closed stderr keeps nobody from measuring.
-        let _ = writeln!(err, "turn {} of {count}", turn + 1);
+        if turn.is_multiple_of(10) {
+            // A closed stderr keeps nobody from measuring.
+            let _ = writeln!(err, "turn {}", turn + 1);
+        }
     };
-    let pools = real::take(binary.path(), &subjects, count, args.rounds, &mut told)?;
+    let limit = real::Limit {
+        turns: args.real.unwrap_or(usize::MAX),
+        until: args.within.map(|within| Instant::now() + within),
+    };
+    let pools = real::take(binary.path(), &subjects, limit, args.rounds, &mut told)?;
+    let turns = pools.iter().map(Pool::turns).min().unwrap_or(0);
+    if turns < least {
+        return Err(Failure::usage(format!(
+            "a sweep takes {least} process runs of each kernel, and time was left for {turns}: give `--within` more time, or fewer or smaller kernels"
+        )));
+    }
     for &now_runs in repeats {
-        let plan = Plan {
+        let mut plan = Plan {
             cases: pools.len(),
             ..plan(now_runs)
         };
+        let independent = real::disjoint_sweeps(&pools, &plan, rules);
+        plan.independent = Some(independent);
         let scores = audit::score(&plan, rules, |seed, effect| {
             real::sweep(&pools, &plan, rules, seed, effect)
         });
-        let title = format!("kernels on this machine, drawn from {count} process runs of each");
+        let title = format!(
+            "kernels on this machine, drawn from {turns} turns, intervals as of {independent} sweeps that share no run"
+        );
         audit::write(context.out, &title, &plan, &scores)?;
     }
     Ok(Exit::Pass)
+}
+
+/// What the tables below it were measured with: a command that can be typed again, and where.
+fn preamble() -> String {
+    let typed: Vec<String> = std::env::args_os()
+        .skip(1)
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect();
+    let host = HostClass::detect();
+    let facts: Vec<String> = host
+        .facts()
+        .iter()
+        .map(|(name, value)| format!("{name} {value}"))
+        .collect();
+    format!(
+        "Measured {} with `cargo xtask {}` on {}.\n\n",
+        provenance::now(),
+        typed.join(" "),
+        facts.join(", ")
+    )
 }

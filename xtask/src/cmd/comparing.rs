@@ -1,6 +1,5 @@
 //! What the commands that look at runs share: finding runs, references and policies.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -8,7 +7,6 @@ use anyhow::Context as _;
 use super::{Context, Failure};
 use crate::{
     baseline::{self, Baseline, Reference},
-    case_id::CaseId,
     catalogue::{Catalogue, LoadError},
     compare::{self, Comparison},
     exit::Exit,
@@ -178,24 +176,9 @@ pub fn confirm_from(run_dir: &Path, comparison: &mut Comparison) -> anyhow::Resu
         return Ok(());
     };
     let base = side("base")?.filter(|base| base.provenance.git_commit == comparison.base.commit);
-    let medians = |run: &Run| -> BTreeMap<CaseId, Vec<f64>> {
-        let summaries = compare::summarise(run).into_iter();
-        summaries
-            .filter_map(|(case, summary)| Some((case, summary.latency?.run_medians_ns)))
-            .collect()
-    };
-    let mut bases = base.as_ref().map(medians).unwrap_or_default();
-    let fresh = medians(&now)
-        .into_iter()
-        .map(|(case, now_medians_ns)| {
-            let base_medians_ns = bases.remove(&case).unwrap_or_default();
-            let fresh = compare::Fresh {
-                base_medians_ns,
-                now_medians_ns,
-            };
-            (case, fresh)
-        })
-        .collect();
+    let mut base = base.map_or_else(Vec::new, |base| base.records);
+    base.retain(|record| !comparison.earlier.contains(&record.case));
+    let fresh = compare::Fresh::of(&base, &now.records);
     compare::confirm(comparison, &fresh);
     Ok(())
 }

@@ -8,9 +8,10 @@ use xshell::{Shell, cmd};
 use super::{Context, Failure, comparing};
 use crate::{
     baseline::Reference,
-    compare,
+    compare::{self, Comparison},
     exit::Exit,
-    gate::{self, Action, GateVerdict, Surroundings},
+    gate::{self, Action, Fact, GateVerdict, Policy, Surroundings},
+    record::Run,
     report::plain,
 };
 
@@ -42,21 +43,32 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> anyhow::Result<Exit> {
     super::report::expect_run(args.expect_run.as_deref(), &run)?;
     let mut comparison = comparing::against_accepted(context, &run, &with)?;
     comparing::confirm_from(&dir, &mut comparison)?;
-    let release = comparing::baseline(context, &run, Reference::Release)?;
-    let release = release.map(|baseline| compare::against_baseline(&run, &baseline, &with));
-    let commit = head(context);
-    let matrix = comparing::matrix_hash(context, &run)?.map(|hash| hash.to_string());
-    let around = Surroundings {
-        release: release.as_ref(),
-        commit: commit.as_deref(),
-        matrix_hash: matrix.as_deref(),
-    };
-    let verdict = gate::decide_in(policy, &comparison, &run, around);
+    let verdict = verdict(policy, &comparison, &run, &with, context)?;
     if let Some(path) = &args.json {
         fs_err::write(path, gate::verdict_json(&verdict)).context("failed to write the verdict")?;
     }
     tell(&verdict, context)?;
     Ok(verdict.exit)
+}
+
+/// The decision on `run` in this tree: with the last release, the tree's commit and its matrix.
+pub fn verdict(
+    policy: &Policy,
+    comparison: &Comparison,
+    run: &Run,
+    with: &compare::Context,
+    context: &Context<'_>,
+) -> anyhow::Result<GateVerdict> {
+    let release = comparing::baseline(context, run, Reference::Release)?;
+    let release = release.map(|baseline| compare::against_baseline(run, &baseline, with));
+    let commit = head(context);
+    let matrix = comparing::matrix_hash(context, run)?.map(|hash| hash.to_string());
+    let around = Surroundings {
+        release: release.as_ref(),
+        commit: Fact::sought(commit.as_deref()),
+        matrix_hash: Fact::sought(matrix.as_deref()),
+    };
+    Ok(gate::decide_in(policy, comparison, run, around))
 }
 
 /// One line per reason, failures first, and the decision last.

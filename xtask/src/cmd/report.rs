@@ -8,7 +8,6 @@ use anyhow::Context as _;
 use super::{Context, Failure, comparing};
 use crate::{
     exit::Exit,
-    gate,
     record::Run,
     report::{Format, Report},
 };
@@ -49,7 +48,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> anyhow::Result<Exit> {
     if args.against == "baseline" {
         comparing::confirm_from(&dir, &mut comparison)?;
     }
-    let verdict = gate::decide(policy, &comparison, &run);
+    let verdict = super::gate::verdict(policy, &comparison, &run, &with, context)?;
     let report = Report::new(&run, &comparison, Some(&verdict));
     match &args.output {
         None => report.render(args.format, context.out)?,

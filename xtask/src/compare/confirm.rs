@@ -1,14 +1,14 @@
 //! Suspects: cases that must be measured again before they may fail a gate.
 //!
 //! This is the seam to whoever can start processes: [`suspects`] says which cases need how many fresh
-//! process runs per side, [`confirm`] takes what came out. Fresh runs of the reference's own program,
-//! interleaved with the run's, are the best second opinion; without them the fresh runs of the run
-//! stand against the medians that the reference holds.
+//! process runs per side and look, [`confirm`] takes what came out. Fresh runs of the reference's own
+//! program, in turn with the run's, are the best second opinion; without them the fresh runs of the run
+//! stand against the medians that the reference holds. Who is not sure and still looks slow
+//! ([`LatencyVerdict::asks_for_more`]) is looked at again, up to `confirm_looks` times.
 
 use std::collections::BTreeMap;
 
-use super::latency::judge_medians;
-use super::{CaseDiff, Comparison, Direction, LatencyVerdict, Rules};
+use super::{CaseDiff, Comparison, Direction, Fresh, LatencyVerdict, Remeasured, Rules, judge_fresh};
 use crate::case_id::CaseId;
 use crate::stats;
 
@@ -19,17 +19,8 @@ pub struct Suspect {
     pub case: CaseId,
     /// What it is suspected of.
     pub direction: Direction,
-    /// Fresh process runs per side.
+    /// Fresh process runs per side and look.
     pub repeats: usize,
-}
-
-/// Fresh process runs of one suspect, interleaved A/B/B/A where both programs exist.
-#[derive(Clone, Debug, PartialEq, Default)]
-pub struct Fresh {
-    /// Medians of the reference's own program, ns; empty where it could not be built.
-    pub base_medians_ns: Vec<f64>,
-    /// Medians of the run's program, ns.
-    pub now_medians_ns: Vec<f64>,
 }
 
 /// How a suspect fared.
@@ -123,36 +114,42 @@ impl LatencyVerdict {
 pub fn confirm(comparison: &mut Comparison, fresh: &BTreeMap<CaseId, Fresh>) {
     let rules = comparison.rules.clone();
     let common = common_ratio(comparison.cases.iter().map(|diff| &diff.latency));
-    let mut measured = Vec::new();
+    let (mut measured, mut sides) = (Vec::new(), Vec::new());
     for (index, diff) in comparison.cases.iter_mut().enumerate() {
         let Some(direction) = diff.latency.suspicion(common, &rules) else {
             continue;
         };
-        let Some(fresh) = fresh.get(&diff.case).filter(|fresh| !fresh.now_medians_ns.is_empty()) else {
+        let remeasured = match fresh.get(&diff.case) {
+            Some(Fresh::Pairs(pairs)) => Remeasured::InTurn(pairs.clone()),
+            Some(Fresh::Alone(now)) => Remeasured::AgainstHeld {
+                base: held(diff),
+                now: now.clone(),
+                // Against runs of an earlier session, what sessions differ by is no finding.
+                noise_floor: diff.noise_floor.unwrap_or(0.0),
+            },
+            None => Remeasured::InTurn(Vec::new()),
+        };
+        if remeasured.runs() == 0 {
             diff.confirmation = Some(Confirmation::NotMeasured);
             continue;
-        };
-        // Against runs of an earlier session, what sessions differ by is no finding.
-        let (base, floor) = if fresh.base_medians_ns.is_empty() {
-            let held = diff.base.as_ref().and_then(|base| base.latency.as_ref());
-            let held = held.map(|held| held.run_medians_ns.clone()).unwrap_or_default();
-            (held, diff.noise_floor.unwrap_or(0.0))
-        } else {
-            (fresh.base_medians_ns.clone(), 0.0)
-        };
-        measured.push((index, direction, base, fresh.now_medians_ns.clone(), floor));
+        }
+        measured.push((index, direction));
+        sides.push(remeasured);
     }
-    let sides: Vec<_> = measured
-        .iter()
-        .map(|(_, _, base, now, floor)| (base.as_slice(), now.as_slice(), *floor))
-        .collect();
-    let verdicts = judge_medians(&sides, &rules);
-    for ((index, direction, ..), verdict) in measured.into_iter().zip(verdicts) {
+    let verdicts = judge_fresh(&sides, &rules);
+    for ((index, direction), verdict) in measured.into_iter().zip(verdicts) {
         comparison.cases[index].confirmation = Some(Confirmation::of(direction, verdict));
     }
     comparison
         .cases
         .sort_by_cached_key(|diff| (diff.severity(), diff.case.clone()));
+}
+
+fn held(diff: &CaseDiff) -> Vec<f64> {
+    let latency = diff.base.as_ref().and_then(|base| base.latency.as_ref());
+    latency
+        .map(|latency| latency.run_medians_ns.clone())
+        .unwrap_or_default()
 }
 
 impl CaseDiff {

@@ -4,167 +4,17 @@
 //! holds at the level of the whole sweep, and an interval of the change that lies beyond every floor.
 //! One process run per side is never a test; then a plain ratio of medians is given, called just that.
 
-use std::fmt;
-
 use rayon::prelude::*;
 
 use super::{CaseSummary, LatencySummary, RingPeak, Rules};
 use crate::baseline::Row;
 use crate::host_class::FactDifference;
-use crate::record::Clock;
 use crate::stats;
 
-/// Slower or faster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Direction {
-    /// Takes longer than the reference.
-    Slower,
-    /// Takes less.
-    Faster,
-}
+mod kinds;
+mod words;
 
-/// The latency of a case against the reference's.
-#[derive(Clone, Debug, PartialEq)]
-pub enum LatencyVerdict {
-    /// Neither side has one: nothing was timed, or the case didn't pass.
-    None,
-    /// Takes longer, beyond doubt and beyond the floors.
-    Slower(Effect),
-    /// Takes less, beyond doubt and beyond the floors.
-    Faster(Effect),
-    /// Any change is smaller than what matters.
-    Unchanged(Effect),
-    /// Can't be said; with the plain ratio where there is one.
-    Undecided(Undecided, Option<Reading>),
-    /// Faster than the same work can be: to be explained, no win.
-    Implausible(Unlikely, Reading),
-}
-
-/// A tested change.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Effect {
-    /// Run / reference: Hodges–Lehmann estimate over the process runs' medians.
-    pub ratio: f64,
-    /// Lower end of the ratio's interval.
-    pub low: f64,
-    /// Upper end of the ratio's interval.
-    pub high: f64,
-    /// Two-sided p value of the rank test of this case alone.
-    pub p_raw: f64,
-    /// The same, corrected over the sweep.
-    pub p_adjusted: f64,
-    /// Share that a change must exceed to count: the largest of the floors.
-    pub floor: f64,
-    /// Process runs of the reference.
-    pub base_runs: usize,
-    /// Process runs of the run.
-    pub now_runs: usize,
-}
-
-/// A ratio of medians and nothing more: no test stands behind it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Reading {
-    /// Run / reference.
-    pub ratio: f64,
-    /// The plain threshold, as a share.
-    pub threshold: f64,
-    /// Which way the ratio exceeds the threshold, if it does.
-    pub beyond: Option<Direction>,
-}
-
-/// Why it can't be said.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Undecided {
-    /// Each side is one process run with one timed dispatch.
-    OneSample,
-    /// No test of so few process runs can reach the sweep-wide level.
-    TooFewRuns {
-        /// Process runs of the reference.
-        base: usize,
-        /// Process runs of the run.
-        now: usize,
-        /// Process runs of the run that would do; `None` where no number would: the reference needs more.
-        need: Option<usize>,
-        /// Process runs per side that would do, if both sides took as many.
-        need_each: usize,
-    },
-    /// The interval reaches from no change to a change that matters.
-    SpreadTooWide {
-        /// Lower end of the ratio's interval.
-        low: f64,
-        /// Upper end.
-        high: f64,
-    },
-    /// Beyond the floors, but the test doesn't hold at the level of the sweep.
-    NotSure {
-        /// P value of this case alone.
-        p_raw: f64,
-        /// Corrected over the sweep.
-        p_adjusted: f64,
-    },
-    /// The process runs' medians are the same numbers on both sides: no clock does that.
-    Identical,
-    /// A number that is NaN or infinite.
-    NotFinite,
-    /// A number that is negative.
-    Negative,
-    /// A number that is zero.
-    Zero,
-    /// A number of less than a nanosecond.
-    Denormal,
-    /// The reference holds another statistic.
-    OtherStatistic(String),
-    /// The reference holds another unit.
-    OtherUnit(String),
-    /// The two sides used different clocks.
-    OtherClock {
-        /// Clock of the reference.
-        base: Clock,
-        /// Clock of the run.
-        now: Clock,
-    },
-    /// Different numbers of timed dispatches.
-    OtherRounds {
-        /// Rounds of the reference.
-        base: usize,
-        /// Rounds of the run.
-        now: usize,
-    },
-    /// Another seed or other parameters under the same name.
-    OtherSubject {
-        /// Of the reference.
-        base: String,
-        /// Of the run.
-        now: String,
-    },
-    /// The hosts are of different classes.
-    OtherHostClass(String),
-    /// The reference holds no latency.
-    NoReference,
-    /// The run holds none, though the reference does.
-    NotTimed,
-}
-
-/// What makes a gain unlikely.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Unlikely {
-    /// Much faster than any change of the same work explains.
-    TooFast,
-    /// Fewer tasks were done than in the reference.
-    FewerTasks {
-        /// Tasks of the reference.
-        base: u64,
-        /// Tasks of the run.
-        now: u64,
-    },
-    /// Less ring heap was used than in the reference.
-    LessHeap {
-        /// High-water over all rings of the reference, bytes.
-        base: u64,
-        /// High-water over all rings of the run, bytes.
-        now: u64,
-    },
-}
+pub use kinds::{Design, Direction, Effect, LatencyVerdict, Reading, Undecided, Unlikely};
 
 /// The verdicts of all cases, and how many tests were corrected for together.
 pub(super) struct Judged {
@@ -173,19 +23,22 @@ pub(super) struct Judged {
 }
 
 /// A case before the correction over the sweep.
-enum Measured {
+pub(super) enum Measured {
     Settled(LatencyVerdict),
     Tested(Tested),
 }
 
-struct Tested {
+pub(super) struct Tested {
     p: f64,
+    /// The smallest p value that so many runs can give.
+    smallest_p: f64,
     /// Interval of the logarithm of the ratio.
     shift: stats::Shift,
     floor: f64,
     reading: Reading,
     base_runs: usize,
     now_runs: usize,
+    design: Design,
 }
 
 /// Judges every case; `incomparable` names the host facts that differ, which rules out all of them.
@@ -211,7 +64,7 @@ pub fn judge_medians(sides: &[(&[f64], &[f64], f64)], rules: &Rules) -> Vec<Late
     finish(measured, rules).verdicts
 }
 
-fn finish(measured: Vec<Measured>, rules: &Rules) -> Judged {
+pub(super) fn finish(measured: Vec<Measured>, rules: &Rules) -> Judged {
     let raw: Vec<f64> = measured
         .iter()
         .filter_map(|case| match case {
@@ -313,7 +166,7 @@ fn invalid(value: f64) -> Option<Undecided> {
 }
 
 /// `within` are the timed dispatches per process run and what would make a gain unlikely; `None` for fresh runs.
-fn medians(
+pub(super) fn medians(
     before: &[f64],
     after: &[f64],
     noise_floor: f64,
@@ -362,14 +215,46 @@ fn medians(
     };
     Measured::Tested(Tested {
         p: test.p,
+        smallest_p: stats::smallest_p(before.len(), after.len()),
         shift,
-        floor: rules
-            .relative_floor
-            .max(noise_floor)
-            .max(rules.absolute_floor_ns / base),
+        floor: floor(base, noise_floor, rules),
         reading,
         base_runs: before.len(),
         now_runs: after.len(),
+        design: Design::Samples,
+    })
+}
+
+/// Share that a change must exceed, of a reference of `base` ns.
+fn floor(base: f64, noise_floor: f64, rules: &Rules) -> f64 {
+    rules
+        .relative_floor
+        .max(noise_floor)
+        .max(rules.absolute_floor_ns / base)
+}
+
+/// The test of process runs of both programs that ran next to each other, ns, reference first.
+///
+/// `None` where they allow no test; what is wrong with a number, [`medians`] says.
+pub(super) fn pairs(pairs: &[(f64, f64)], rules: &Rules) -> Option<Tested> {
+    if pairs
+        .iter()
+        .any(|&(base, now)| invalid(base).or(invalid(now)).is_some())
+    {
+        return None;
+    }
+    let (before, after): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
+    let (base, now) = (stats::median(&before)?, stats::median(&after)?);
+    let logs: Vec<f64> = pairs.iter().map(|(base, now)| (now / base).ln()).collect();
+    Some(Tested {
+        p: stats::signed_rank(&logs)?.p,
+        smallest_p: 0.5_f64.powi(logs.len() as i32 - 1).min(1.0),
+        shift: stats::paired_shift(&logs, rules.confidence)?,
+        floor: floor(base, 0.0, rules),
+        reading: Reading::of(now / base, rules.plain_threshold),
+        base_runs: pairs.len(),
+        now_runs: pairs.len(),
+        design: Design::Pairs,
     })
 }
 
@@ -431,6 +316,7 @@ impl Tested {
             floor: self.floor,
             base_runs: self.base_runs,
             now_runs: self.now_runs,
+            design: self.design,
         };
         let floor = self.floor.ln_1p();
         let (slower, faster) = (self.shift.low > floor, self.shift.high < -floor);
@@ -443,7 +329,7 @@ impl Tested {
         }
         let undecided = |why| LatencyVerdict::Undecided(why, Some(self.reading));
         if slower || faster {
-            let reachable = stats::smallest_p(self.base_runs, self.now_runs) * family as f64 <= rules.alpha;
+            let reachable = self.smallest_p * family as f64 <= rules.alpha;
             return undecided(if reachable {
                 Undecided::NotSure {
                     p_raw: self.p,
@@ -461,135 +347,5 @@ impl Tested {
             low: effect.low,
             high: effect.high,
         })
-    }
-}
-
-impl LatencyVerdict {
-    /// The word for it in every file and report; `-` where there is no latency.
-    pub const fn token(&self) -> &'static str {
-        match self {
-            Self::None => "-",
-            Self::Slower(_) => "slower",
-            Self::Faster(_) => "faster",
-            Self::Unchanged(_) => "unchanged",
-            Self::Undecided(..) => "undecided",
-            Self::Implausible(..) => "implausible",
-        }
-    }
-
-    /// Run / reference, where both sides have a number.
-    pub fn ratio(&self) -> Option<f64> {
-        match self {
-            Self::None => None,
-            Self::Slower(effect) | Self::Faster(effect) | Self::Unchanged(effect) => Some(effect.ratio),
-            Self::Undecided(_, reading) => reading.map(|reading| reading.ratio),
-            Self::Implausible(_, reading) => Some(reading.ratio),
-        }
-    }
-}
-
-fn percent(ratio: f64) -> String {
-    format!("{:+.1} %", (ratio - 1.0) * 100.0)
-}
-
-impl fmt::Display for LatencyVerdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::None => f.write_str("-"),
-            Self::Slower(effect) => write!(f, "slower {effect}"),
-            Self::Faster(effect) => write!(f, "faster {effect}"),
-            Self::Unchanged(effect) => write!(f, "unchanged {effect}"),
-            Self::Undecided(why, None) => write!(f, "undecided: {why}"),
-            Self::Undecided(why, Some(reading)) => write!(f, "undecided: {why}; {reading}"),
-            Self::Implausible(why, reading) => write!(f, "implausible: {why}; {}", percent(reading.ratio)),
-        }
-    }
-}
-
-impl fmt::Display for Effect {
-    /// `+10.2 % [+8.9 %, +11.4 %], p 0.0003, over the sweep 0.006, 8 against 8 runs`
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} [{}, {}], p {:.2e}, over the sweep {:.2e}, {} against {} runs",
-            percent(self.ratio),
-            percent(self.low),
-            percent(self.high),
-            self.p_raw,
-            self.p_adjusted,
-            self.now_runs,
-            self.base_runs
-        )
-    }
-}
-
-impl fmt::Display for Reading {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let side = match self.beyond {
-            None => "within",
-            Some(Direction::Slower | Direction::Faster) => "beyond",
-        };
-        write!(
-            f,
-            "median {}, {side} a plain threshold of {:.0} %, no test",
-            percent(self.ratio),
-            self.threshold * 100.0
-        )
-    }
-}
-
-impl fmt::Display for Undecided {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OneSample => f.write_str("one sample on each side"),
-            Self::TooFewRuns {
-                base,
-                now,
-                need: Some(need),
-                ..
-            } => write!(f, "too few runs: {now} against {base}, needs {need}"),
-            Self::TooFewRuns {
-                base,
-                now,
-                need: None,
-                need_each,
-            } => write!(f, "too few runs: {now} against {base}, needs {need_each} on each side"),
-            Self::SpreadTooWide { low, high } => write!(
-                f,
-                "spread too wide: anything from {} to {}",
-                percent(*low),
-                percent(*high)
-            ),
-            Self::NotSure { p_raw, p_adjusted } => write!(
-                f,
-                "not sure at the level of the sweep: p {p_raw:.2e}, over the sweep {p_adjusted:.2e}"
-            ),
-            Self::Identical => f.write_str("identical samples on both sides: no clock does that"),
-            Self::NotFinite => f.write_str("a sample is NaN or infinite"),
-            Self::Negative => f.write_str("a sample is negative"),
-            Self::Zero => f.write_str("a sample is zero"),
-            Self::Denormal => f.write_str("a sample is shorter than a nanosecond"),
-            Self::OtherStatistic(statistic) => write!(f, "the reference holds another statistic: {statistic}"),
-            Self::OtherUnit(unit) => write!(f, "the reference holds another unit: {unit}"),
-            Self::OtherClock { base, now } => write!(f, "other clock: {} → {}", base.token(), now.token()),
-            Self::OtherRounds { base, now } => write!(f, "other rounds: {base} → {now}"),
-            Self::OtherSubject { base, now } => write!(f, "other inputs: {base} → {now}"),
-            Self::OtherHostClass(facts) if facts.is_empty() => f.write_str("other platform"),
-            Self::OtherHostClass(facts) => write!(f, "other host class: {facts}"),
-            Self::NoReference => f.write_str("the reference holds no latency"),
-            Self::NotTimed => f.write_str("not timed, though the reference is"),
-        }
-    }
-}
-
-impl fmt::Display for Unlikely {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooFast => f.write_str("too fast to be the same work"),
-            Self::FewerTasks { base, now } => write!(f, "did {now} tasks, the reference did {base}"),
-            Self::LessHeap { base, now } => {
-                write!(f, "used {now} bytes of ring heap, the reference used {base}")
-            }
-        }
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{CaseSummary, RingPeak, Rules};
+use crate::outcome::Outcome;
 
 /// One of the three resources of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,6 +75,8 @@ pub enum RingFinding {
         /// Capacity of the run.
         now: u64,
     },
+    /// The reference knows the peaks of the rings, the run passed and doesn't: nothing says what is left of them.
+    NotReported,
     /// The peak is so near to the capacity that half of it would not do.
     LowHeadroom {
         /// Ring, 0 to 3.
@@ -89,10 +92,16 @@ pub enum RingFinding {
 
 /// Everything to know about the rings of a case.
 pub(super) fn findings(base: Option<&CaseSummary>, now: Option<&CaseSummary>, rules: &Rules) -> Vec<RingFinding> {
+    let before = base.and_then(|base| base.rings);
     let Some(now) = now.and_then(|now| now.rings) else {
-        return Vec::new();
+        let passed = now.is_some_and(|now| now.outcome == Outcome::Pass);
+        return if before.is_some() && passed {
+            vec![RingFinding::NotReported]
+        } else {
+            Vec::new()
+        };
     };
-    let base = base.and_then(|base| base.rings);
+    let base = before;
     let mut findings = Vec::new();
     for index in 0..4u8 {
         for resource in RingResource::ALL {
@@ -165,6 +174,7 @@ impl fmt::Display for RingFinding {
                 base,
                 now,
             } => write!(f, "ring {ring} {} size {base} → {now}", resource.token()),
+            Self::NotReported => f.write_str("ring peaks are not reported, though the reference has them"),
             Self::LowHeadroom {
                 ring,
                 resource,

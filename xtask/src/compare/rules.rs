@@ -38,8 +38,10 @@ pub struct Rules {
     pub plain_threshold: f64,
     /// Suspects are measured again from this share on.
     pub suspect_threshold: f64,
-    /// Fresh process runs per side when suspects are measured again.
+    /// Fresh process runs per side and look when suspects are measured again.
     pub confirm_repeats: usize,
+    /// Most looks at a suspect: one that still seems slower than the floor is measured on.
+    pub confirm_looks: usize,
     /// Less than this share of the reference's latency is too good to be true.
     pub implausible_ratio: f64,
     /// Less than this share of the reference's tasks or high-water is other work, not faster work.
@@ -68,6 +70,7 @@ impl Rules {
         plain_threshold: 0.10,
         suspect_threshold: 0.02,
         confirm_repeats: 12,
+        confirm_looks: 3,
         implausible_ratio: 1.0 / 3.0,
         work_collapse: 0.5,
         common_mode: 0.03,

@@ -1,6 +1,9 @@
 //! One case of a run, over its process runs.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rayon::prelude::*;
 
 use crate::case_id::CaseId;
 use crate::outcome::Outcome;
@@ -68,15 +71,16 @@ pub struct RingPeak {
 }
 
 /// Summaries of every case that has a record.
-pub fn summarise(run: &Run) -> BTreeMap<CaseId, CaseSummary> {
-    let mut by_case: BTreeMap<&CaseId, Vec<&CaseRecord>> = BTreeMap::new();
-    for record in run.terminal() {
-        by_case.entry(&record.case).or_default().push(record);
-    }
-    by_case
-        .into_iter()
-        .filter_map(|(case, records)| Some((case.clone(), CaseSummary::of(&records)?)))
-        .collect()
+///
+/// Shared, since a summary is large, and a comparison, a baseline and a report all hold it.
+pub fn summarise(run: &Run) -> BTreeMap<CaseId, Arc<CaseSummary>> {
+    let records = run.terminal();
+    let of_case: Vec<&[&CaseRecord]> = records.chunk_by(|a, b| a.case == b.case).collect();
+    let summaries: Vec<_> = of_case
+        .into_par_iter()
+        .filter_map(|records| Some((records.first()?.case.clone(), Arc::new(CaseSummary::of(records)?))))
+        .collect();
+    summaries.into_iter().collect()
 }
 
 impl CaseSummary {

@@ -81,6 +81,8 @@ kinds! {
     RingShrank = "ring-shrank",
     /// A ring has another size than in the reference.
     RingResized = "ring-resized",
+    /// The reference has peaks of the rings, the run has none.
+    RingsNotReported = "rings-not-reported",
     /// Half of a ring would not do.
     LowHeadroom = "low-headroom",
     /// Worse than the last release.

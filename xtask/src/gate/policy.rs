@@ -100,6 +100,7 @@ struct RulesWire {
     plain_threshold: Option<f64>,
     suspect_threshold: Option<f64>,
     confirm_repeats: Option<usize>,
+    confirm_looks: Option<usize>,
     implausible_ratio: Option<f64>,
     work_collapse: Option<f64>,
     common_mode: Option<f64>,
@@ -251,6 +252,7 @@ impl RulesWire {
                 Some(CorrectionWire::BenjaminiHochberg) => Correction::BenjaminiHochberg,
             },
             confirm_repeats: self.confirm_repeats.unwrap_or(standard.confirm_repeats).max(1),
+            confirm_looks: self.confirm_looks.unwrap_or(standard.confirm_looks).clamp(1, 20),
             max_age_days: self.max_age_days.unwrap_or(standard.max_age_days),
         }
     }

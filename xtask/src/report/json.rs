@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 
 use super::{Report, Tally};
 use crate::case_id::CaseId;
-use crate::compare::{CaseDiff, Confirmation, LatencyVerdict};
+use crate::compare::{CaseDiff, CaseSummary, Confirmation, LatencyVerdict};
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -130,8 +130,8 @@ impl Serialize for Cases<'_> {
 fn case<'a>(report: &'a Report<'_>, diff: &'a CaseDiff) -> Case<'a> {
     let outcome = diff.outcome();
     let evidence = report.evidence(diff);
-    let medians = |side: &'a Option<crate::compare::CaseSummary>| {
-        let latency = side.as_ref().and_then(|side| side.latency.as_ref());
+    let medians = |side: Option<&'a CaseSummary>| {
+        let latency = side.and_then(|side| side.latency.as_ref());
         latency.map_or(&[][..], |latency| latency.run_medians_ns.as_slice())
     };
     let final_latency = diff.final_latency();
@@ -145,10 +145,10 @@ fn case<'a>(report: &'a Report<'_>, diff: &'a CaseDiff) -> Case<'a> {
         latency: latency(final_latency),
         confirmation: diff.confirmation.as_ref().map(Confirmation::token),
         first_latency: diff.confirmation.as_ref().map(|_| latency(&diff.latency)),
-        run_medians_ns: medians(&diff.now),
-        reference_run_medians_ns: medians(&diff.base),
+        run_medians_ns: medians(diff.now.as_deref()),
+        reference_run_medians_ns: medians(diff.base.as_deref()),
         rings: diff.rings.iter().map(ToString::to_string).collect(),
-        summary: report.why(diff),
+        summary: super::why(evidence),
         evidence: evidence.map_or_else(Vec::new, |record| {
             let lines = record.evidence.lines.iter();
             lines

@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use rayon::prelude::*;
+
 use quick_junit::{NonSuccessKind, Property, Report as Document, TestCase, TestCaseStatus, TestSuite};
 
 use super::{Report, escape::plain, words};
@@ -14,6 +16,7 @@ use crate::case_id::CaseId;
 use crate::compare::{CaseDiff, LatencyVerdict, OutcomeChange};
 use crate::gate::{Action, Reason};
 use crate::outcome::OutcomeKind;
+use crate::record::CaseRecord;
 
 pub(super) fn render(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut document = Document::new("ringsweep");
@@ -40,7 +43,12 @@ pub(super) fn render(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()>
         document.add_test_suite(of_run);
     }
     let mut suites: BTreeMap<&str, TestSuite> = BTreeMap::new();
-    for diff in report.cases() {
+    let cases: Vec<TestCase> = report
+        .cases()
+        .par_iter()
+        .map(|diff| test_case(report, diff, failing.get(&diff.case)))
+        .collect();
+    for (diff, case) in report.cases().iter().zip(cases) {
         let suite = suites.entry(diff.case.suite()).or_insert_with(|| {
             let mut suite = TestSuite::new(diff.case.suite());
             suite.add_property(Property::new("run_id", report.run.provenance.run_id.as_str()));
@@ -48,10 +56,12 @@ pub(super) fn render(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()>
             suite.add_property(Property::new("reference", plain(&report.comparison.base.label)));
             suite
         });
-        suite.add_test_case(test_case(report, diff, failing.get(&diff.case)));
+        suite.add_test_case(case);
     }
     document.add_test_suites(suites.into_values());
-    document.serialize(out).map_err(io::Error::other)
+    let mut out = io::BufWriter::new(out);
+    document.serialize(&mut out).map_err(io::Error::other)?;
+    out.flush()
 }
 
 fn test_case(report: &Report<'_>, diff: &CaseDiff, reasons: Option<&Vec<&Reason>>) -> TestCase {
@@ -78,7 +88,7 @@ fn test_case(report: &Report<'_>, diff: &CaseDiff, reasons: Option<&Vec<&Reason>
         status
             .set_message(reasons.join("; "))
             .set_type(plain(&outcome.to_string()));
-        status.set_description(description(report, diff));
+        status.set_description(description(evidence));
     }
     let mut case = TestCase::new(diff.case.local(), status);
     case.set_classname(diff.case.suite());
@@ -125,9 +135,9 @@ fn fails(report: &Report<'_>, diff: &CaseDiff, reasons: Option<&Vec<&Reason>>) -
         }
 }
 
-fn description(report: &Report<'_>, diff: &CaseDiff) -> String {
-    let mut lines = vec![plain(report.why(diff))];
-    if let Some(record) = report.evidence(diff) {
+fn description(evidence: Option<&CaseRecord>) -> String {
+    let mut lines = vec![plain(super::why(evidence))];
+    if let Some(record) = evidence {
         let quoted = record.evidence.lines.iter();
         lines.extend(quoted.map(|line| format!("{}: {}", line.line, plain(&line.text))));
     }

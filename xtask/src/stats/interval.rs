@@ -1,6 +1,6 @@
 //! Hodges–Lehmann shift between two sets of numbers, with its distribution-free interval.
 
-use super::rank::{EXACT_LIMIT, untied, upper_tail};
+use super::rank::{EXACT_LIMIT, quantile_of_tail, untied};
 use super::{median, sorted};
 
 /// How far `b` lies above `a`.
@@ -53,20 +53,6 @@ fn trimmed(n: usize, m: usize, tail: f64) -> Option<usize> {
         cut = Some(u);
     }
     cut
-}
-
-/// The `z` with P(normal > z) = `tail`, by bisection: asked for a handful of levels only.
-fn quantile_of_tail(tail: f64) -> f64 {
-    let (mut low, mut high) = (0.0, 10.0);
-    for _ in 0..60 {
-        let middle = f64::midpoint(low, high);
-        if upper_tail(middle) > tail {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    low
 }
 
 #[cfg(test)]

@@ -18,11 +18,18 @@ pub struct Rate {
 /// The Wilson score interval at 95 %: right for small counts and for rates near 0 and 1, where the
 /// textbook interval has no width. No trials leave everything possible.
 pub fn wilson(hits: usize, trials: usize) -> Rate {
-    let (low, high) = if trials == 0 {
+    wilson_of(hits, trials, trials)
+}
+
+/// The interval of [`wilson`] as if only `independent` of the trials had been made: for trials that share
+/// what they drew from.
+pub fn wilson_of(hits: usize, trials: usize, independent: usize) -> Rate {
+    let independent = independent.min(trials);
+    let (low, high) = if independent == 0 {
         (0.0, 1.0)
     } else {
-        let (z, n) = (1.959_964_f64, trials as f64);
-        let p = hits as f64 / n;
+        let (z, n) = (1.959_964_f64, independent as f64);
+        let p = hits as f64 / trials as f64;
         let scale = 1.0 + z * z / n;
         let centre = (p + z * z / (2.0 * n)) / scale;
         let half = z / scale * (p * (1.0 - p) / n + z * z / (4.0 * n * n)).sqrt();
@@ -70,6 +77,10 @@ mod tests {
         let rate = wilson(81, 263);
         assert!((rate.low - 0.255_3).abs() < 1e-3 && (rate.high - 0.366_2).abs() < 1e-3);
         assert_eq!(wilson(0, 0).to_string(), "no trials");
+        assert_eq!(wilson_of(0, 100, 0).high.to_string(), "1");
+        let (few, many) = (wilson_of(50, 100, 10), wilson(50, 100));
+        assert!(few.low < many.low && few.high > many.high && few.rate() == many.rate());
+        assert_eq!(wilson_of(5, 10, 1000), wilson(5, 10));
         assert_eq!(wilson(1, 2).to_string(), "50.0 % [9.5, 90.5]");
     }
 }

@@ -150,6 +150,20 @@ pub(super) fn upper_tail(z: f64) -> f64 {
     (-z * z / 2.0).exp() / (std::f64::consts::TAU).sqrt() * series
 }
 
+/// The `z` with P(normal > z) = `tail`, by bisection: asked for a handful of levels only.
+pub(super) fn quantile_of_tail(tail: f64) -> f64 {
+    let (mut low, mut high) = (0.0, 10.0);
+    for _ in 0..60 {
+        let middle = f64::midpoint(low, high);
+        if upper_tail(middle) > tail {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

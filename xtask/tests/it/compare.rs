@@ -350,7 +350,11 @@ fn numbers_of_a_baseline_that_no_clock_gives_are_named() {
     let check = |values: [f64; 2], expected: &Undecided| {
         let mut baseline = accepted(&with(run("a"), repeats("s/k", &BASE)));
         let row = baseline.rows.get_mut(&id("s/k")).unwrap();
-        row.summary.latency.as_mut().unwrap().run_medians_ns = values.into();
+        std::sync::Arc::make_mut(&mut row.summary)
+            .latency
+            .as_mut()
+            .unwrap()
+            .run_medians_ns = values.into();
         let comparison = compare::against_baseline(&now, &baseline, &context());
         assert_eq!(undecided(&comparison.cases[0].latency), expected, "{values:?}");
     };
@@ -442,10 +446,9 @@ fn suspects_are_measured_again_and_stay_in_sight() {
     let mut comparison = compared(&base, &now);
     let suspects = compare::suspects(&comparison);
     assert_eq!(suspects.len(), 2);
-    let to_f64 = |medians: &[u64]| medians.iter().map(|&ns| ns as f64).collect::<Vec<_>>();
-    let fresh = |factor| compare::Fresh {
-        base_medians_ns: to_f64(&BASE),
-        now_medians_ns: to_f64(&scaled(factor)),
+    let fresh = |factor| {
+        let pairs = BASE.iter().zip(scaled(factor));
+        compare::Fresh::Pairs(pairs.map(|(&base, now)| (base as f64, now as f64)).collect())
     };
     compare::confirm(
         &mut comparison,

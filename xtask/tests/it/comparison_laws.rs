@@ -1,7 +1,7 @@
 //! Laws that every comparison of latencies obeys, whatever the numbers.
 
 use proptest::prelude::*;
-use xtask::compare::{self, Context, LatencyVerdict, Rules};
+use xtask::compare::{self, Context, LatencyVerdict, Remeasured, Rules};
 
 use crate::compare::context;
 use crate::sweep::{repeats, run, with};
@@ -33,6 +33,12 @@ fn medians(runs: std::ops::Range<usize>) -> impl Strategy<Value = Vec<u64>> {
         prop::collection::vec(low..centre + spread + 1, runs.clone())
             .prop_map(|values| values.into_iter().map(|value| value * 1_000).collect())
     })
+}
+
+/// Medians of process runs that ran in turn, ns, reference first.
+fn pairs() -> impl Strategy<Value = Vec<(f64, f64)>> {
+    (medians(1..40), medians(40..41))
+        .prop_map(|(base, now)| base.into_iter().zip(now).map(|(a, b)| (a as f64, b as f64)).collect())
 }
 
 /// From too good, over faster, to slower; what can't be said lies between.
@@ -113,6 +119,28 @@ proptest! {
         {
             prop_assert!(e.p_raw <= e.p_adjusted && e.p_raw > 0.0 && e.p_adjusted <= 1.0);
             prop_assert!(e.low <= e.ratio && e.ratio <= e.high);
+        }
+    }
+
+    #[test]
+    fn pairs_obey_the_same_laws(pairs in pairs(), by in 1u64..600, factor in 2u64..1000, turn in 0usize..40) {
+        let rules = relative();
+        let judged = |pairs: &[(f64, f64)]| {
+            compare::judge_fresh(&[Remeasured::InTurn(pairs.to_vec())], &rules).remove(0)
+        };
+        let first = judged(&pairs);
+        let mut turned = pairs.clone();
+        turned.rotate_left(turn % pairs.len());
+        turned.reverse();
+        prop_assert_eq!(&judged(&turned), &first, "the order of pairs");
+        let far: Vec<_> = pairs.iter().map(|(a, b)| (a * factor as f64, b * factor as f64)).collect();
+        prop_assert_eq!(judged(&far).token(), first.token(), "the unit");
+        let slower: Vec<_> = pairs.iter().map(|(a, b)| (*a, b * (1000 + by) as f64 / 1000.0)).collect();
+        prop_assert!(rank(&first) <= rank(&judged(&slower)), "{first} and then {}", judged(&slower));
+        let back: Vec<_> = pairs.iter().map(|&(a, b)| (b, a)).collect();
+        let back = judged(&back);
+        if !matches!(first, LatencyVerdict::Implausible(..)) && !matches!(back, LatencyVerdict::Implausible(..)) {
+            prop_assert_eq!(mirrored(&first), back.token(), "{} and back {}", first, back);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use xtask::compare::{self, Confirmation};
 use xtask::exit::Exit;
-use xtask::gate::{self, Action, GateFile, GateFileError, GateVerdict, Kind, Policy, Surroundings};
+use xtask::gate::{self, Action, Fact, GateFile, GateFileError, GateVerdict, Kind, Policy, Surroundings};
 use xtask::record::{CaseRecord, Expectation, Run, RunStatus};
 
 use crate::compare::{BASE, accepted, context, scaled};
@@ -99,6 +99,7 @@ fn scenes() -> Vec<Scene> {
         scene(Kind::RingShrank, heap(100, 512), heap(60, 512)),
         scene(Kind::RingResized, heap(100, 512), heap(100, 1024)),
         scene(Kind::LowHeadroom, heap(300, 512), heap(300, 512)),
+        scene(Kind::RingsNotReported, heap(100, 512), pass()),
         of_run(Kind::OtherHostClass, |run| {
             run.provenance.host.insert("cores".into(), "64".into());
         }),
@@ -162,8 +163,8 @@ fn findings_of_more_than_two_runs_turn_a_gate_red_too() {
         &now,
         Surroundings {
             release: Some(&comparison),
-            commit: Some("ffff"),
-            matrix_hash: Some("ffff"),
+            commit: Fact::Is("ffff"),
+            matrix_hash: Fact::Is("ffff"),
         },
     );
     for kind in [Kind::Drift, Kind::OtherCommit, Kind::OtherMatrix] {
@@ -171,10 +172,12 @@ fn findings_of_more_than_two_runs_turn_a_gate_red_too() {
     }
     assert!(failing(&gate::decide(&strict(), &comparison, &now)).contains(&"no-release"));
 
-    let fresh = compare::Fresh {
-        base_medians_ns: BASE.map(|ns| ns as f64).into(),
-        now_medians_ns: scaled(1.2).iter().map(|&ns| ns as f64).collect(),
-    };
+    let fresh = compare::Fresh::Pairs(
+        BASE.iter()
+            .zip(scaled(1.2))
+            .map(|(&a, b)| (a as f64, b as f64))
+            .collect(),
+    );
     compare::confirm(&mut comparison, &[(id("s/k"), fresh)].into());
     let kinds = |comparison: &compare::Comparison| failing(&gate::decide(&strict(), comparison, &now));
     assert!(kinds(&comparison).contains(&"slower"));
@@ -201,6 +204,78 @@ fn findings_of_more_than_two_runs_turn_a_gate_red_too() {
         Kind::CommonMode,
         "the environment is named first"
     );
+}
+
+#[test]
+fn a_release_is_held_to_the_last_one_and_to_this_tree() {
+    let release = policy("release");
+    let now = with(run("now"), repeats("s/k", &scaled(1.0)));
+    let comparison = compare::against_baseline(&now, &accepted(&with(run("base"), repeats("s/k", &BASE))), &context());
+    let kinds = |base: &Run, commit: Fact<'_>, matrix: Fact<'_>| {
+        let drift = compare::against_baseline(&now, &accepted(base), &context());
+        let around = Surroundings {
+            release: Some(&drift),
+            commit,
+            matrix_hash: matrix,
+        };
+        failing(&gate::decide_in(&release, &comparison, &now, around))
+    };
+    let last = with(run("last"), repeats("s/k", &BASE));
+    let (commit, matrix) = (
+        now.provenance.git_commit.clone().unwrap(),
+        now.provenance.matrix_hash.clone(),
+    );
+    let (commit, matrix) = (Fact::Is(&commit), Fact::Is(&matrix));
+    assert_eq!(kinds(&last, commit, matrix), [""; 0]);
+    assert_eq!(kinds(&last, Fact::Is("ffff"), matrix), ["other-commit"]);
+    assert_eq!(kinds(&last, Fact::Unknown, matrix), ["other-commit"]);
+    assert_eq!(kinds(&last, commit, Fact::Is("ffff")), ["other-matrix"]);
+    assert_eq!(kinds(&last, commit, Fact::Unknown), ["other-matrix"]);
+    // Slower than the last release in small accepted steps; a case that is gone since; a release of nothing of this.
+    let faster = with(run("last"), repeats("s/k", &scaled(0.9)));
+    assert_eq!(kinds(&faster, commit, matrix), ["drift"]);
+    let more = with(run("last"), repeats("s/k", &BASE).into_iter().chain([record("s/gone")]));
+    assert_eq!(kinds(&more, commit, matrix), ["drift"]);
+    let other = with(run("last"), [record("t/k")]);
+    assert!(kinds(&other, commit, matrix).contains(&"drift"));
+    let mut elsewhere = last.clone();
+    elsewhere.provenance.host.insert("cores".into(), "64".into());
+    assert_eq!(kinds(&elsewhere, commit, matrix), ["other-host-class"]);
+}
+
+#[test]
+fn a_release_takes_no_expired_skipped_or_unexpectedly_passing_case_and_no_tight_ring() {
+    let release = policy("release");
+    let known = || record("s/k").outcome("deadlock/heap-ring");
+    let timed = |record: CaseRecord| [record, crate::sweep::record("s/other")];
+    let scenes = vec![
+        ("expired", known(), known().expecting(Expectation::Expired)),
+        (
+            "unexpected-pass",
+            known(),
+            record("s/k").expecting(Expectation::UnexpectedPass),
+        ),
+        (
+            "newly-skipped",
+            record("s/k"),
+            record("s/k").outcome("skipped/no device"),
+        ),
+        (
+            "skipped",
+            record("s/k").outcome("skipped/no device"),
+            record("s/k").outcome("skipped/no device"),
+        ),
+        (
+            "low-headroom",
+            record("s/k").heap(300, 512),
+            record("s/k").heap(300, 512),
+        ),
+        ("rings-not-reported", record("s/k").heap(100, 512), record("s/k")),
+    ];
+    for (kind, base, now) in scenes {
+        let verdict = gate(&release, &with(run("base"), timed(base)), &with(run("now"), timed(now)));
+        assert!(failing(&verdict).contains(&kind), "{kind}: {:?}", failing(&verdict));
+    }
 }
 
 #[test]

@@ -6,10 +6,10 @@ use std::path::Path;
 use anyhow::Context as _;
 
 use super::{Args, Context, Failure};
-use crate::cmd::comparing;
+use crate::cmd::{self, comparing};
 use crate::compare::{self, Standing};
 use crate::exit::Exit;
-use crate::gate::{self, GateFile};
+use crate::gate::GateFile;
 use crate::outcome::Outcome;
 use crate::record::{Expectation, Run};
 use crate::report::{Format, Report};
@@ -54,10 +54,22 @@ pub(super) fn judge(
         &mut comparison,
     )?;
     let gate = match comparison.standing {
-        Standing::Compared(_) => Some(gate::decide(rules.gates.policy(&args.policy)?, &comparison, run)),
+        Standing::Compared(_) => Some(cmd::gate::verdict(
+            rules.gates.policy(&args.policy)?,
+            &comparison,
+            run,
+            &rules.compare,
+            context,
+        )?),
         // The baseline holds cases that this run was to cover, and the run has none of them: all were renamed, or lost.
         Standing::NothingInCommon if comparison.cases.iter().any(|case| case.base.is_some()) => {
-            Some(gate::decide(rules.gates.policy(&args.policy)?, &comparison, run))
+            Some(cmd::gate::verdict(
+                rules.gates.policy(&args.policy)?,
+                &comparison,
+                run,
+                &rules.compare,
+                context,
+            )?)
         }
         // Nobody has accepted anything of what was run: outcomes alone decide, and the note below says so.
         Standing::EmptyRun
