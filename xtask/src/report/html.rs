@@ -8,7 +8,7 @@ use askama::Template;
 use super::{Report, escape::plain, svg, words};
 use crate::compare::{CaseDiff, LatencyVerdict, OutcomeChange};
 use crate::gate::Action;
-use crate::outcome::{Outcome, OutcomeKind};
+use crate::outcome::Outcome;
 
 /// Most cases with a section of their own; the worst come first.
 const MOST_SECTIONS: usize = 400;
@@ -59,8 +59,10 @@ struct Section {
     open: bool,
     class: &'static str,
     outcome: String,
-    change: &'static str,
+    change: String,
     before: String,
+    /// Beside a pass that is as it was, the reference says nothing new.
+    names_reference: bool,
     why: String,
     median: String,
     latency: String,
@@ -181,16 +183,7 @@ fn matrix(report: &Report<'_>) -> Vec<SuiteView> {
 }
 
 fn cell(diff: &CaseDiff) -> Cell {
-    // What the colour tells stands in words too; an outcome that says it already isn't said twice.
     let outcome = diff.outcome().kind().token();
-    let latency = match diff.final_latency() {
-        verdict @ (LatencyVerdict::Slower(_) | LatencyVerdict::Faster(_) | LatencyVerdict::Implausible(..)) => {
-            verdict.token()
-        }
-        LatencyVerdict::None | LatencyVerdict::Unchanged(_) | LatencyVerdict::Undecided(..) => "",
-    };
-    let changes = [words::change(diff), latency].into_iter();
-    let changes: Vec<&str> = changes.filter(|word| !word.is_empty() && *word != outcome).collect();
     let axes: Vec<String> = diff
         .case
         .axes()
@@ -200,9 +193,23 @@ fn cell(diff: &CaseDiff) -> Cell {
         label: axes.join(" "),
         outcome,
         class: class(diff),
-        words: changes.join(", "),
+        words: changes(diff),
         anchor: diff.case.file_stem(),
     }
+}
+
+/// What the colour tells stands in words too; an outcome that says it already isn't said twice.
+fn changes(diff: &CaseDiff) -> String {
+    let outcome = diff.outcome().kind().token();
+    let latency = match diff.final_latency() {
+        verdict @ (LatencyVerdict::Slower(_) | LatencyVerdict::Faster(_) | LatencyVerdict::Implausible(..)) => {
+            verdict.token()
+        }
+        LatencyVerdict::None | LatencyVerdict::Unchanged(_) | LatencyVerdict::Undecided(..) => "",
+    };
+    let changes = [words::change(diff), latency].into_iter();
+    let changes: Vec<&str> = changes.filter(|word| !word.is_empty() && *word != outcome).collect();
+    changes.join(", ")
 }
 
 /// Colour class; the word beside it says the same.
@@ -240,7 +247,8 @@ fn section(report: &Report<'_>, diff: &CaseDiff) -> Section {
         open: matches!(class, "bad" | "warn"),
         class,
         outcome: plain(&diff.outcome().to_string()),
-        change: words::change(diff),
+        change: changes(diff),
+        names_reference: diff.outcome() != Outcome::Pass || diff.change != OutcomeChange::Same,
         before: match &diff.base {
             Some(base) => plain(&base.outcome.to_string()),
             None => "nothing".into(),
@@ -282,12 +290,6 @@ fn is_log_path(log: &str) -> bool {
     let safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '+' | '@' | '=' | ',');
     log.strip_prefix("logs/")
         .is_some_and(|name| !name.is_empty() && !name.starts_with('.') && name.chars().all(safe))
-}
-
-impl Section {
-    fn is_pass(&self) -> bool {
-        self.outcome == OutcomeKind::Pass.token()
-    }
 }
 
 #[cfg(test)]
