@@ -13,6 +13,8 @@ mod compare;
 #[cfg(test)]
 mod comparison_laws;
 #[cfg(test)]
+mod confirming;
+#[cfg(test)]
 mod dispatching;
 #[cfg(test)]
 mod foreign;
@@ -21,7 +23,11 @@ mod gate;
 #[cfg(test)]
 mod import;
 #[cfg(test)]
+mod junit_schema;
+#[cfg(test)]
 mod merge;
+#[cfg(test)]
+mod nothing;
 #[cfg(test)]
 mod report;
 #[cfg(test)]
@@ -30,3 +36,5 @@ mod supervision;
 mod sweep;
 #[cfg(test)]
 mod sweeping;
+#[cfg(test)]
+mod workflows;

@@ -23,7 +23,7 @@ const FORMATS: [Format; 7] = [
 /// Text that means something to each medium.
 const HOSTILE: &str = "::error file=x::owned ##[error]x =cmd|'/C calc'!A0 <script>alert(1)</script> | `x` @team \u{1b}[31m \u{0} \u{fffe} ]]> &amp; https://evil.example $(id)";
 
-fn rendered(base: &Run, now: &Run, format: Format) -> String {
+pub(crate) fn rendered(base: &Run, now: &Run, format: Format) -> String {
     let baseline: baseline::Baseline = accepted(base);
     let comparison = compare::against_baseline(now, &baseline, &context());
     let verdict = gate::decide(committed().policy("ci").unwrap(), &comparison, now);
@@ -35,7 +35,7 @@ fn rendered(base: &Run, now: &Run, format: Format) -> String {
 }
 
 /// One case of most kinds.
-fn scene() -> (Run, Run) {
+pub(crate) fn scene() -> (Run, Run) {
     let base = [
         repeats("pro/rmsnorm@mode=decode", &BASE),
         repeats("pro/rmsnorm@mode=prefill", &BASE),
@@ -143,7 +143,7 @@ fn json_holds_both_p_values() {
     assert!(raw.as_f64().unwrap() < adjusted.as_f64().unwrap());
 }
 
-fn hostile() -> (Run, Run) {
+pub(crate) fn hostile() -> (Run, Run) {
     let base = with(run("base"), [record("s/k")]);
     let mut bad = record("s/k").outcome("mismatch/output");
     bad.evidence.summary = HOSTILE.into();

@@ -1,0 +1,263 @@
+//! Suspects of a slowdown are measured again: real programs that sleep, real sweeps, real exit codes.
+//!
+//! The kernels are those of a tiny workspace whose `kernel` binary naps, so that the baseline's own
+//! program is built from its commit as it is in this repository.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+use xtask::format;
+use xtask::record::Run;
+
+/// A slowdown is twice the time, so floors far above what a busy machine adds to a nap decide as surely.
+const GATE: &str = "
+[rules]
+relative-floor = 0.25
+suspect-threshold = 0.25
+plain-threshold = 0.5
+resolution = 0.6
+confirm-repeats = 8
+confirm-looks = 3
+[policy.ci]
+default = 'fail'
+[policy.ci.on]
+cleared = 'warn'
+undecided = 'ignore'
+dirty = 'ignore'
+no-release = 'ignore'
+common-mode = 'warn'
+noisy = 'ignore'
+";
+
+/// A program that speaks the report protocol and naps; `NAP_MS` stands in its source.
+const KERNEL: &str = r##"
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+const NAP_MS: u64 = 40;
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    if args[1] == "list" {
+        println!("{}", r#"[{"name":"nap"}]"#);
+        return;
+    }
+    let after = |name: &str| args.iter().position(|arg| arg == name).map(|at| args[at + 1].clone()).unwrap();
+    let mut report = std::fs::OpenOptions::new().append(true).create(true).open(after("--report")).unwrap();
+    let slow = std::fs::remove_file("slow-once").is_ok();
+    writeln!(report, "{}", r#"{"event":"hello","protocol":{"major":1,"minor":0},"program":"kernel","pid":1}"#).unwrap();
+    writeln!(report, "{}", r#"{"event":"tensor","name":"y","verdict":"pass","total":1}"#).unwrap();
+    for round in 0..after("--rounds").parse::<u32>().unwrap() {
+        let start = Instant::now();
+        std::thread::sleep(Duration::from_millis(if slow { 3 * NAP_MS } else { NAP_MS }));
+        let ns = start.elapsed().as_nanos();
+        writeln!(report, "{}", r#"{"event":"sample","index":ROUND,"device_ns":NS,"clock":"device"}"#
+            .replace("ROUND", &round.to_string()).replace("NS", &ns.to_string()).as_str()).unwrap();
+    }
+    writeln!(report, "{}", r#"{"event":"verdict","verdict":"pass"}"#).unwrap();
+}
+"##;
+
+struct Workspace {
+    directory: TempDir,
+}
+
+impl Workspace {
+    /// With one case: of the napping kernel, or of `more` where that is given.
+    fn new(case: &str) -> Self {
+        let workspace = Self {
+            directory: tempfile::tempdir().unwrap(),
+        };
+        let files = [
+            ("Cargo.toml", "[workspace]\nmembers = [\"kernels\"]\nresolver = \"3\"\n".to_owned()),
+            ("Cargo.lock", "version = 4\n\n[[package]]\nname = \"kernels\"\nversion = \"0.0.0\"\n".into()),
+            (
+                "kernels/Cargo.toml",
+                "[package]\nname = \"kernels\"\nversion = \"0.0.0\"\nedition = \"2021\"\n[[bin]]\nname = \"kernel\"\npath = \"kernel.rs\"\n".into(),
+            ),
+            ("kernels/kernel.rs", KERNEL.into()),
+            (".gitignore", "target\nresults\npace\n".into()),
+            ("cases/gate.toml", GATE.into()),
+            ("cases/platforms.toml", "[platform.here]\nrunner = \"command\"\n".into()),
+            (
+                "cases/t.toml",
+                format!("[suite]\nname = \"t\"\n[defaults]\nbench = {{ warmup = 0, rounds = 2 }}\n[[case]]\nname = \"nap\"\n{case}\n"),
+            ),
+        ];
+        for (path, text) in files {
+            workspace.write(path, &text);
+        }
+        workspace
+    }
+
+    fn root(&self) -> &Path {
+        self.directory.path()
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.root().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    fn git(&self, arguments: &[&str]) -> String {
+        let shell = xshell::Shell::new().unwrap();
+        shell.change_dir(self.root());
+        let who = [
+            "-c",
+            "user.name=t",
+            "-c",
+            "user.email=t@example.invalid",
+            "-c",
+            "commit.gpgsign=false",
+        ];
+        xshell::cmd!(shell, "git {who...} {arguments...}")
+            .quiet()
+            .ignore_stderr()
+            .read()
+            .unwrap()
+    }
+
+    fn commit(&self) -> String {
+        if !self.root().join(".git").exists() {
+            self.git(&["init", "--quiet"]);
+        }
+        self.git(&["add", "--all"]);
+        self.git(&["commit", "--quiet", "--message", "a step"]);
+        self.git(&["rev-parse", "HEAD"])
+    }
+
+    fn twice_as_slow(&self) {
+        self.write("kernels/kernel.rs", &KERNEL.replace("u64 = 40", "u64 = 80"));
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the user who starts the harness")]
+    fn xtask(&self, arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_xtask"))
+            .env("CARGO_MANIFEST_DIR", self.root().join("xtask"))
+            // The workspace has a target directory and a toolchain of its own choice.
+            .env_remove("CARGO_TARGET_DIR")
+            .env_remove("GITHUB_STEP_SUMMARY")
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+
+    /// Sweeps five times over and accepts that.
+    #[track_caller]
+    fn accept(&self, platform: &str) {
+        let sweep = self.xtask(&["sweep", "--platform", platform, "--repeat", "5"]);
+        assert_eq!(sweep.status.code(), Some(0), "{}", all(&sweep));
+        let accept = self.xtask(&["baseline", "accept", "latest", "--because", "the test's own"]);
+        assert_eq!(accept.status.code(), Some(0), "{}", all(&accept));
+    }
+
+    /// The fresh runs of one side of the newest run.
+    fn fresh(&self, side: &str) -> Option<Run> {
+        let runs = std::fs::read_dir(self.root().join("results/runs")).unwrap();
+        let mut sides: Vec<_> = runs
+            .filter_map(|run| format::read::run(&run.unwrap().path().join("confirm/runs").join(side)).ok())
+            .collect();
+        assert!(sides.len() <= 1, "one run had suspects");
+        sides.pop()
+    }
+
+    /// What the report of the newest run says of the case, as JSON.
+    fn reported(&self) -> serde_json::Value {
+        let report = self.xtask(&["report", "latest", "--format", "json"]);
+        let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+        report["cases"][0].clone()
+    }
+}
+
+fn all(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    format!("{}\n{}", text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn a_slower_program_is_confirmed_against_the_baselines_own() {
+    let workspace = Workspace::new("kernel = \"nap\"");
+    let accepted = workspace.commit();
+    workspace.accept("host");
+    workspace.twice_as_slow();
+    let commit = workspace.commit();
+    let sweep = workspace.xtask(&["sweep"]);
+    let told = all(&sweep);
+    assert_eq!(sweep.status.code(), Some(1), "{told}");
+    assert!(told.contains("1 suspects of a slowdown are measured again"), "{told}");
+    assert!(
+        told.contains("FAIL [slower] t/nap") && told.contains("measured again"),
+        "{told}"
+    );
+    let (base, now) = (workspace.fresh("base").unwrap(), workspace.fresh("now").unwrap());
+    assert_eq!(base.provenance.git_commit.as_deref(), Some(accepted.as_str()));
+    assert_eq!(now.provenance.git_commit.as_deref(), Some(commit.as_str()));
+    // A pair for every run, and the reference's program is as fast as it was.
+    assert!(base.records.len() >= 8 && base.records.len() == now.records.len());
+    let fastest = |run: &Run| {
+        let samples = run
+            .records
+            .iter()
+            .flat_map(|record| record.latency.as_ref().unwrap().samples());
+        samples.map(|sample| sample.get()).min().unwrap()
+    };
+    assert!(fastest(&base) < 80_000_000 && fastest(&now) >= 80_000_000);
+    assert_eq!(workspace.reported()["confirmation"], "confirmed");
+    // The decision is in the files: it can be made again.
+    let gate = workspace.xtask(&["gate", "latest", "--policy", "ci"]);
+    assert_eq!(gate.status.code(), Some(1), "{}", all(&gate));
+}
+
+#[test]
+fn what_was_slow_once_is_cleared_and_stays_in_the_report() {
+    let workspace = Workspace::new("kernel = \"nap\"");
+    workspace.commit();
+    workspace.accept("host");
+    workspace.write("slow-once", "");
+    let sweep = workspace.xtask(&["sweep"]);
+    let told = all(&sweep);
+    assert!(
+        !workspace.root().join("slow-once").exists(),
+        "the first process run was the slow one"
+    );
+    assert!(told.contains("1 suspects of a slowdown are measured again"), "{told}");
+    assert_eq!(sweep.status.code(), Some(0), "{told}");
+    assert!(told.contains("warn [cleared] t/nap"), "{told}");
+    let case = workspace.reported();
+    assert_eq!(case["confirmation"], "cleared");
+    assert!(case["first_latency"]["ratio"].as_f64().unwrap() > 2.0, "{case}");
+    assert_eq!(case["latency"]["verdict"], "unchanged", "{case}");
+}
+
+#[test]
+fn without_a_commit_to_build_the_baselines_numbers_stand_in() {
+    let workspace = Workspace::new("kernel = \"nap\"");
+    workspace.accept("host");
+    workspace.twice_as_slow();
+    let sweep = workspace.xtask(&["sweep"]);
+    let told = all(&sweep);
+    assert_eq!(sweep.status.code(), Some(1), "{told}");
+    assert!(told.contains("its commit is not known"), "{told}");
+    assert!(told.contains("FAIL [slower] t/nap"), "{told}");
+    assert!(workspace.fresh("base").is_none() && workspace.fresh("now").is_some());
+}
+
+#[test]
+fn a_foreign_program_is_never_held_against_itself() {
+    // The program is what stands on the machine, whichever commit is built: both sides would be the new one.
+    let script = "s=$(date +%s%N); sleep $(cat pace); e=$(date +%s%N); echo took $((e-s)) ns; echo '[RUN] PASS'";
+    let case = format!(
+        "command = {{ argv = [\"sh\", \"-c\", {script:?}], rules = \"pypto\", samples = {{ from = \"log\", pattern = 'took (?<value>[0-9]+) ns', unit = \"ns\", clock = \"host\" }} }}"
+    );
+    let workspace = Workspace::new(&case);
+    workspace.write("pace", "0.1");
+    workspace.commit();
+    workspace.accept("here");
+    workspace.write("pace", "0.25");
+    let sweep = workspace.xtask(&["sweep", "--platform", "here"]);
+    let told = all(&sweep);
+    assert_eq!(sweep.status.code(), Some(1), "{told}");
+    assert!(told.contains("no suspect is a kernel"), "{told}");
+    assert!(told.contains("FAIL [slower] t/nap"), "{told}");
+}
