@@ -32,25 +32,30 @@ const HEADER: [&str; 21] = [
 ];
 
 /// Rows that are made at once, in parallel with other such blocks.
-const BLOCK: usize = 2048;
+const BLOCK: usize = 1024;
+
+/// Rows that are held at once.
+const WAVE: usize = 16 * BLOCK;
 
 pub(super) fn render(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut header = csv::Writer::from_writer(Vec::new());
     header.write_record(HEADER)?;
     out.write_all(&header.into_inner().map_err(csv::IntoInnerError::into_error)?)?;
-    let blocks: Vec<io::Result<Vec<u8>>> = report
-        .cases()
-        .par_chunks(BLOCK)
-        .map(|cases| {
-            let mut writer = csv::Writer::from_writer(Vec::new());
-            for diff in cases {
-                writer.write_record(row(report, diff))?;
-            }
-            writer.into_inner().map_err(csv::IntoInnerError::into_error)
-        })
-        .collect();
-    for block in blocks {
-        out.write_all(&block?)?;
+    // In waves, so that a large sweep's rows don't all stand in memory.
+    for wave in report.cases().chunks(WAVE) {
+        let blocks: Vec<io::Result<Vec<u8>>> = wave
+            .par_chunks(BLOCK)
+            .map(|cases| {
+                let mut writer = csv::Writer::from_writer(Vec::new());
+                for diff in cases {
+                    writer.write_record(row(report, diff))?;
+                }
+                writer.into_inner().map_err(csv::IntoInnerError::into_error)
+            })
+            .collect();
+        for block in blocks {
+            out.write_all(&block?)?;
+        }
     }
     out.flush()
 }

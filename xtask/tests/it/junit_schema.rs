@@ -264,3 +264,29 @@ fn every_document_is_as_the_schema_says() {
         assert_ne!(xmllint(&text), Some(false), "{text}");
     }
 }
+
+#[test]
+fn a_large_document_is_one_document_too() {
+    // More cases than are made at once, in two suites that stand interleaved by severity.
+    let names: Vec<String> = (0..9_000)
+        .flat_map(|n| [format!("a/case-{n:05}"), format!("b/case-{n:05}")])
+        .collect();
+    let base = with(run("base"), names.iter().map(|name| record(name)));
+    let failing = |(n, name): (usize, &String)| {
+        let record = record(name);
+        if n % 7 == 0 {
+            crate::sweep::With::outcome(record, "mismatch/output")
+        } else {
+            record
+        }
+    };
+    let now = with(run("now"), names.iter().enumerate().map(failing));
+    let text = rendered(&base, &now, Format::Junit);
+    assert_eq!(validate(&text), Ok(()));
+    for name in [
+        "name=\"case-00000\" classname=\"a\"",
+        "name=\"case-08999\" classname=\"b\"",
+    ] {
+        assert_eq!(text.matches(name).count(), 1, "{name}");
+    }
+}
