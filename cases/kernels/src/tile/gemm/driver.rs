@@ -110,12 +110,14 @@ pub(super) trait Kernels {
     );
 
     /// As `outer`, on B itself: `rhs` has `k` rows of `OUTER_NR` elements, its second part apart.
-    /// Called for at most `OUTER_IN_PLACE` rows of A.
+    /// Called for at most `OUTER_IN_PLACE` rows of A. `ahead` is where the next such rows start; it is
+    /// for prefetching alone, and they may lie outside of B.
     unsafe fn outer_in_place(
         rows: usize,
         k: usize,
         lhs: *const Self::Lhs,
         rhs: (*const Self::In, usize),
+        ahead: *const Self::In,
         target: Target<Self::Out>,
     );
 
@@ -222,6 +224,11 @@ fn outer<K: Kernels>(
                 if m <= K::OUTER_IN_PLACE && nc % K::OUTER_NR == 0 {
                     for j in (n0..n0 + nc).step_by(K::OUTER_NR) {
                         let rhs = b.sub(k0..k0 + kc, j..j + K::OUTER_NR);
+                        let ahead = if j + K::OUTER_NR < n {
+                            rhs.as_ptr().wrapping_add(K::OUTER_NR)
+                        } else {
+                            b.as_ptr().wrapping_add((k0 + kc) * b.stride())
+                        };
                         for rows in even_split(m, K::OUTER_MR) {
                             let lhs = s.lhs[rows.start * K::OUTER_STRIDE..].as_ptr();
                             let mut out = c.sub_mut(rows.clone(), j..j + K::OUTER_NR);
@@ -233,7 +240,9 @@ fn outer<K: Kernels>(
                             };
                             // SAFETY: `_path`; `lhs` starts at row `rows.start` of `m` staged rows; `rhs` and
                             // `out` are windows of `OUTER_NR` columns.
-                            unsafe { K::outer_in_place(rows.len(), kc, lhs, (rhs.as_ptr(), rhs.stride()), target) };
+                            unsafe {
+                                K::outer_in_place(rows.len(), kc, lhs, (rhs.as_ptr(), rhs.stride()), ahead, target);
+                            };
                         }
                     }
                     continue;
@@ -318,23 +327,35 @@ fn dot<K: Kernels>(
     });
 }
 
-/// Asks for the cache lines of `tile`: a window of rows is too short for the hardware to foresee.
+/// Asks for the cache lines of `len` elements from `ptr` on; nothing need be there.
+///
+/// They go to the second-level cache: rows of a panel of a wide matrix share few sets of the first one,
+/// and what is asked for ahead would evict what is in use. Against the first
+/// level, products of few rows gained in measurements, and none lost.
 #[cfg_attr(
     not(target_arch = "x86_64"),
     expect(unused_variables, reason = "no stable prefetch elsewhere")
 )]
-pub(super) fn prefetch<T>(tile: &Tile<'_, T>) {
+#[expect(clippy::inline_always, reason = "two instructions in the loops of the kernels")]
+#[inline(always)]
+pub(super) fn ask_for<T>(ptr: *const T, len: usize) {
     #[cfg(target_arch = "x86_64")]
+    for byte in (0..len * size_of::<T>()).step_by(64) {
+        let line = ptr.cast::<i8>().wrapping_add(byte);
+        #[expect(unsafe_code, reason = "the intrinsic takes a pointer")]
+        // SAFETY: a prefetch accesses nothing; the instruction is part of every x86-64.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T1>(line);
+        }
+    }
+}
+
+/// Asks for the rows of `tile`: a window of rows is too short for the hardware to foresee.
+pub(super) fn prefetch<T>(tile: &Tile<'_, T>) {
     for r in 0..tile.rows() {
         let row = tile.row(r);
-        for line in row.chunks(64 / size_of::<T>()) {
-            #[expect(unsafe_code, reason = "the intrinsic takes a pointer")]
-            // SAFETY: a prefetch accesses nothing; the instruction is part of every x86-64.
-            unsafe {
-                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-                _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
-            }
-        }
+        ask_for(row.as_ptr(), row.len());
     }
 }
 

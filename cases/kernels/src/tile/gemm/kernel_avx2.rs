@@ -19,7 +19,7 @@ use std::marker::PhantomData;
 use ring_runtime::Tile;
 
 use super::Store;
-use super::driver::{Kernels, Target, by_rows};
+use super::driver::{self, Kernels, Target, by_rows};
 use super::pack::{self, FloatOperand};
 
 /// Products of floats.
@@ -44,7 +44,7 @@ impl<T: FloatOperand> Kernels for Float<T> {
     const OUTER_NC: usize = 256;
     const OUTER_STRIDE: usize = FLOAT_OUTER_STRIDE;
     const KU: usize = 1;
-    const OUTER_IN_PLACE: usize = 36;
+    const OUTER_IN_PLACE: usize = 12;
     const DOT_MR: usize = 4;
     const DOT_NR: usize = 2;
     const DOT_KC: usize = 1024;
@@ -66,12 +66,19 @@ impl<T: FloatOperand> Kernels for Float<T> {
 
     unsafe fn outer(rows: usize, k: usize, lhs: *const f32, rhs: *const f32, _: *const f32, target: Target<f32>) {
         // SAFETY: the same contract as this function's.
-        unsafe { by_rows!(rows, R => float_outer::<R, f32>(k, lhs, (rhs, 16), &target), 1 2 3 4 5 6) }
+        unsafe { by_rows!(rows, R => float_outer::<R, false, f32>(k, lhs, (rhs, 16), rhs, &target), 1 2 3 4 5 6) }
     }
 
-    unsafe fn outer_in_place(rows: usize, k: usize, lhs: *const f32, rhs: (*const T, usize), target: Target<f32>) {
+    unsafe fn outer_in_place(
+        rows: usize,
+        k: usize,
+        lhs: *const f32,
+        rhs: (*const T, usize),
+        ahead: *const T,
+        target: Target<f32>,
+    ) {
         // SAFETY: the same contract as this function's.
-        unsafe { by_rows!(rows, R => float_outer::<R, T>(k, lhs, rhs, &target), 1 2 3 4 5 6) }
+        unsafe { by_rows!(rows, R => float_outer::<R, true, T>(k, lhs, rhs, ahead, &target), 1 2 3 4 5 6) }
     }
 
     unsafe fn dot(rows: usize, k: usize, lhs: *const f32, rhs: (*const T, usize), _: *const f32, target: Target<f32>) {
@@ -116,7 +123,7 @@ impl Kernels for Int {
         unsafe { by_rows!(rows, R => int_outer::<R>(k, lhs, rhs, &target), 1 2 3 4 5 6) }
     }
 
-    unsafe fn outer_in_place(_: usize, _: usize, _: *const i16, _: (*const i8, usize), _: Target<i32>) {
+    unsafe fn outer_in_place(_: usize, _: usize, _: *const i16, _: (*const i8, usize), _: *const i8, _: Target<i32>) {
         unreachable!("`OUTER_IN_PLACE` is 0: bytes are interleaved first");
     }
 
@@ -167,16 +174,20 @@ unsafe fn load<T: FloatOperand>(ptr: *const T) -> __m256 {
 /// # Safety
 /// As `Kernels::outer`, with `R` rows.
 #[target_feature(enable = "avx2,fma")]
-unsafe fn float_outer<const R: usize, T: FloatOperand>(
+unsafe fn float_outer<const R: usize, const AHEAD: bool, T: FloatOperand>(
     k: usize,
     lhs: *const f32,
     (rhs, stride): (*const T, usize),
+    ahead: *const T,
     target: &Target<f32>,
 ) {
     let mut sums = [[_mm256_setzero_ps(); 2]; R];
     for p in 0..k {
         // SAFETY: `p < k`: within the `k` rows of B and each of the `R` staged rows.
         unsafe {
+            if AHEAD {
+                driver::ask_for(ahead.wrapping_add(p * stride), 16);
+            }
             let b = [load(rhs.add(p * stride)), load(rhs.add(p * stride + 8))];
             for (r, sums) in sums.iter_mut().enumerate() {
                 let a = _mm256_set1_ps(*lhs.add(r * FLOAT_OUTER_STRIDE + p));

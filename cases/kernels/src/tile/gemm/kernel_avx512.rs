@@ -23,7 +23,7 @@ use std::marker::PhantomData;
 use ring_runtime::Tile;
 
 use super::Store;
-use super::driver::{Kernels, Target, by_rows};
+use super::driver::{self, Kernels, Target, by_rows};
 use super::pack::{self, FloatOperand};
 
 /// Products of floats.
@@ -34,7 +34,7 @@ pub(super) struct Int;
 
 const FLOAT_OUTER_STRIDE: usize = 256 + 16;
 const FLOAT_DOT_STRIDE: usize = 512 + 16;
-const INT_OUTER_STRIDE: usize = 1024 + 64;
+const INT_OUTER_STRIDE: usize = 512 + 64;
 const INT_DOT_STRIDE: usize = 4096 + 64;
 
 impl<T: FloatOperand> Kernels for Float<T> {
@@ -70,12 +70,23 @@ impl<T: FloatOperand> Kernels for Float<T> {
 
     unsafe fn outer(rows: usize, k: usize, lhs: *const f32, rhs: *const f32, _: *const f32, target: Target<f32>) {
         // SAFETY: the same contract as this function's.
-        unsafe { by_rows!(rows, R => float_outer::<R, f32>(k, lhs, (rhs, 32), &target), 1 2 3 4 5 6 7 8 9 10 11 12) }
+        unsafe {
+            by_rows!(rows, R => float_outer::<R, false, f32>(k, lhs, (rhs, 32), rhs, &target), 1 2 3 4 5 6 7 8 9 10 11 12);
+        }
     }
 
-    unsafe fn outer_in_place(rows: usize, k: usize, lhs: *const f32, rhs: (*const T, usize), target: Target<f32>) {
+    unsafe fn outer_in_place(
+        rows: usize,
+        k: usize,
+        lhs: *const f32,
+        rhs: (*const T, usize),
+        ahead: *const T,
+        target: Target<f32>,
+    ) {
         // SAFETY: the same contract as this function's.
-        unsafe { by_rows!(rows, R => float_outer::<R, T>(k, lhs, rhs, &target), 1 2 3 4 5 6 7 8 9 10 11 12) }
+        unsafe {
+            by_rows!(rows, R => float_outer::<R, true, T>(k, lhs, rhs, ahead, &target), 1 2 3 4 5 6 7 8 9 10 11 12);
+        }
     }
 
     unsafe fn dot(rows: usize, k: usize, lhs: *const f32, rhs: (*const T, usize), _: *const f32, target: Target<f32>) {
@@ -92,8 +103,8 @@ impl Kernels for Int {
     type Out = i32;
     const OUTER_MR: usize = 12;
     const OUTER_NR: usize = 32;
-    const OUTER_KC: usize = 1024;
-    const OUTER_NC: usize = 256;
+    const OUTER_KC: usize = 512;
+    const OUTER_NC: usize = 512;
     const OUTER_STRIDE: usize = INT_OUTER_STRIDE;
     const KU: usize = 4;
     const OUTER_IN_PLACE: usize = 0;
@@ -120,7 +131,7 @@ impl Kernels for Int {
         unsafe { by_rows!(rows, R => int_outer::<R>(k, lhs, rhs, bias, &target), 1 2 3 4 5 6 7 8 9 10 11 12) }
     }
 
-    unsafe fn outer_in_place(_: usize, _: usize, _: *const i8, _: (*const i8, usize), _: Target<i32>) {
+    unsafe fn outer_in_place(_: usize, _: usize, _: *const i8, _: (*const i8, usize), _: *const i8, _: Target<i32>) {
         unreachable!("`OUTER_IN_PLACE` is 0: bytes are interleaved first");
     }
 
@@ -180,16 +191,20 @@ unsafe fn load<T: FloatOperand>(ptr: *const T) -> __m512 {
 /// # Safety
 /// As `Kernels::outer`, with `R` rows.
 #[target_feature(enable = "avx512f")]
-unsafe fn float_outer<const R: usize, T: FloatOperand>(
+unsafe fn float_outer<const R: usize, const AHEAD: bool, T: FloatOperand>(
     k: usize,
     lhs: *const f32,
     (rhs, stride): (*const T, usize),
+    ahead: *const T,
     target: &Target<f32>,
 ) {
     let mut sums = [[_mm512_setzero_ps(); 2]; R];
     for p in 0..k {
         // SAFETY: `p < k`: within the `k` rows of B and each of the `R` staged rows.
         unsafe {
+            if AHEAD {
+                driver::ask_for(ahead.wrapping_add(p * stride), 32);
+            }
             let b = [load(rhs.add(p * stride)), load(rhs.add(p * stride + 16))];
             for (r, sums) in sums.iter_mut().enumerate() {
                 let a = _mm512_set1_ps(*lhs.add(r * FLOAT_OUTER_STRIDE + p));

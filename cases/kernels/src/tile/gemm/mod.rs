@@ -24,6 +24,7 @@ mod kernel_avx2;
 #[cfg(target_arch = "x86_64")]
 mod kernel_avx512;
 mod pack;
+mod pairs;
 mod path;
 mod portable;
 mod scratch;

@@ -19,44 +19,31 @@ use ring_runtime::{Element, Tile};
 use super::driver;
 use super::scratch::Word;
 
-/// An operand whose values are exact in f32.
-pub(super) trait Widen: Element + Word {
+/// A float operand.
+pub(super) trait FloatOperand: Element + Word {
+    /// Whether it is f32; otherwise it is bf16.
+    const IS_F32: bool;
+
+    /// The value, exactly.
     fn widen(self) -> f32;
 }
 
-/// A float operand.
-pub(super) trait FloatOperand: Widen {
-    /// Whether it is f32; otherwise it is bf16.
-    const IS_F32: bool;
-}
+impl FloatOperand for f32 {
+    const IS_F32: bool = true;
 
-impl Widen for f32 {
     #[inline(always)]
     fn widen(self) -> f32 {
         self
     }
 }
 
-impl FloatOperand for f32 {
-    const IS_F32: bool = true;
-}
+impl FloatOperand for bf16 {
+    const IS_F32: bool = false;
 
-impl Widen for bf16 {
     // Not `bf16::to_f32`: that one quiets NaN with a branch; shifting keeps every bit.
     #[inline(always)]
     fn widen(self) -> f32 {
         f32::from_bits(u32::from(self.to_bits()) << 16)
-    }
-}
-
-impl FloatOperand for bf16 {
-    const IS_F32: bool = false;
-}
-
-impl Widen for i8 {
-    #[inline(always)]
-    fn widen(self) -> f32 {
-        f32::from(self)
     }
 }
 
