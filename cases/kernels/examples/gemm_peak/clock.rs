@@ -13,12 +13,12 @@ fn processor_time() -> Duration {
     Duration::try_from(now).expect("the clock starts at zero")
 }
 
-/// Median over the repetitions of the longest time that one of `threads` concurrent runs took.
+/// The longest time that one of `threads` concurrent runs took in each repetition, shortest first.
 ///
 /// Each thread calls `start(i)` once and then repeats what it returned, all of them in step, for
 /// [`SPAN`] and at least three times after one to warm up: worker threads live long, and their
 /// buffers are warm.
-pub(crate) fn median<W: FnMut()>(threads: usize, start: impl Fn(usize) -> W + Sync) -> Duration {
+pub(crate) fn times<W: FnMut()>(threads: usize, start: impl Fn(usize) -> W + Sync) -> Vec<Duration> {
     let (step, more) = (Barrier::new(threads), AtomicBool::new(true));
     let times = Mutex::new(Vec::new());
     let run = &|i: usize| {
@@ -54,5 +54,5 @@ pub(crate) fn median<W: FnMut()>(threads: usize, start: impl Fn(usize) -> W + Sy
     });
     let mut times = times.into_inner().expect("no thread panics");
     times.sort();
-    times[times.len() / 2]
+    times
 }

@@ -6,7 +6,7 @@ use std::hint::black_box;
 
 use kernels::tile::gemm::Path;
 
-use crate::clock::median;
+use crate::clock::times;
 
 const STEPS: usize = 1 << 20;
 
@@ -48,7 +48,7 @@ pub(crate) fn int(path: Path, threads: usize) -> f64 {
 
 /// Vector operations that `ops_per_vector` counts: [`CHAINS`] per step.
 fn rate(threads: usize, ops_per_vector: usize, work: impl Fn() + Sync) -> f64 {
-    let time = median(threads, |_| &work);
+    let time = times(threads, |_| &work)[0];
     (threads * STEPS * CHAINS * ops_per_vector) as f64 / time.as_secs_f64() / 1e9
 }
 

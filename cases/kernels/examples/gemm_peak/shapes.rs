@@ -1,10 +1,12 @@
 //! The products of the programs, at the size of one block or of one core's share.
 
+use std::time::Duration;
+
 use half::bf16;
 use kernels::tile::gemm::{Operand, Path, Rhs, Store};
-use ring_runtime::{Element, Tile, TileMut};
+use ring_runtime::{Element, Tensor, Tile, TileMut};
 
-use crate::clock::median;
+use crate::clock::times;
 
 /// Operand type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,18 +97,27 @@ impl Layout {
     }
 }
 
+/// What was measured, in 10⁹ operations per second.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rate {
+    /// The product's rate.
+    pub(crate) reached: f64,
+    /// The rate at which B alone arrives, read once in the order of memory by a loop that does nothing else.
+    pub(crate) memory: f64,
+}
+
 impl Shape {
-    /// 10⁹ operations per second with `threads` threads, each with an `m × n` product of its own
-    /// (disjoint columns of B) and the same A.
-    pub(crate) fn rate(&self, path: Path, threads: usize) -> f64 {
+    /// Rates with `threads` threads, each with an `m × n` product of its own (disjoint columns of B) and
+    /// the same A.
+    pub(crate) fn rate(&self, path: Path, threads: usize) -> Rate {
         match self.kind {
             F32 => self.run(path, threads, |i| ((i % 251) as f32 - 125.0) / 128.0),
             Bf16 => self.run(path, threads, |i| bf16::from_f32(((i % 251) as f32 - 125.0) / 128.0)),
-            I8 => self.run::<i8>(path, threads, |i| (i % 251) as i8),
+            I8 => self.run(path, threads, |i| (i % 251) as i8),
         }
     }
 
-    fn run<T: Operand>(&self, path: Path, threads: usize, value: impl Fn(usize) -> T) -> f64
+    fn run<T: Operand>(&self, path: Path, threads: usize, value: impl Fn(usize) -> T) -> Rate
     where
         T::Out: Element,
     {
@@ -116,16 +127,23 @@ impl Shape {
             .clamp(1, if self.wide > 0 { self.wide / n / threads } else { 64 });
         let columns = if self.wide > 0 { self.wide } else { n * copies * threads };
         let a: Vec<T> = (0..m * k).map(&value).collect();
-        let b: Vec<T> = (0..columns * k).map(|i| value(i * 7)).collect();
+        let dims = match layout {
+            Kn => [k, columns],
+            Nk => [columns, k],
+        };
+        // In memory of the kind that the programs' weights are in: the pages matter.
+        let b = Tensor::from_vec(&dims, (0..columns * k).map(|i| value(i * 7)).collect());
+        let guard = b.read::<T>();
+        let b = Tile::new(&guard, dims[0], dims[1]);
         let share = |thread: usize| {
-            let (a, b) = (&a, &b);
+            let a = &a;
             let mut c = vec![T::Out::default(); m * n];
             move || {
                 for copy in 0..copies {
                     let first = (thread * copies + copy) * n;
                     let rhs = match layout {
-                        Kn => Rhs::Kn(Tile::new(b, k, columns).sub(0..k, first..first + n)),
-                        Nk => Rhs::Nk(Tile::new(b, columns, k).sub(first..first + n, 0..k)),
+                        Kn => Rhs::Kn(b.sub(0..k, first..first + n)),
+                        Nk => Rhs::Nk(b.sub(first..first + n, 0..k)),
                     };
                     T::gemm_on(
                         path,
@@ -138,7 +156,28 @@ impl Shape {
                 std::hint::black_box(&c);
             }
         };
-        let time = median(threads, share);
-        2.0 * (m * n * k * copies * threads) as f64 / time.as_secs_f64() / 1e9
+        let read = |thread: usize| {
+            let width = n * copies;
+            let lines = match layout {
+                Kn => b.sub(0..k, thread * width..(thread + 1) * width),
+                Nk => b.sub(thread * width..(thread + 1) * width, 0..k),
+            };
+            move || (0..lines.rows()).for_each(|r| touch(lines.row(r)))
+        };
+        let rate = |time: Duration| 2.0 * (m * n * k * copies * threads) as f64 / time.as_secs_f64() / 1e9;
+        // Around the product, as the traffic of others comes and goes.
+        let before = times(threads, read)[0];
+        let product = times(threads, share);
+        let after = times(threads, read)[0];
+        Rate {
+            reached: rate(product[product.len() / 2]),
+            memory: rate(before.min(after)),
+        }
     }
+}
+
+/// Loads every cache line of a row, with no arithmetic to speak of.
+fn touch<T: Element>(row: &[T]) {
+    let per_line = row.iter().step_by(64 / size_of::<T>());
+    std::hint::black_box(per_line.filter(|&&x| x != T::default()).count());
 }
