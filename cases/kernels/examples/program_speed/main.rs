@@ -1,12 +1,17 @@
 //! Speed of whole programs, against the machine's peak.
 //!
-//! `cargo run --release -p kernels --example program_speed [FILTER]`
+//! `cargo run --release -p kernels --example program_speed -- [FILTER] [--rounds N]`
 //!
 //! Each program is dispatched as its case does it, at the runtime's default rings but for a heap of
-//! 2 GiB, and timed from submission to the last task. "least" is the time that its matrix work would take
-//! at the peak that this run measured: f32 and bf16 products at the rate of f32 multiply-adds, i8 products
-//! at the rate of i8 multiply-adds, on all cores. "ratio" is least over the median dispatch, so that
-//! everything else that a program does (rows, memory, waiting for a peer) counts against it.
+//! 2 GiB, the one with most work first. "least" is the time that its matrix work would take at the peak
+//! that this run measured: f32 and bf16 products at the rate of f32 multiply-adds, i8 products at the rate
+//! of i8 multiply-adds, on all cores. "took" is the median dispatch, from submission to the last task;
+//! "busy" is the median of the processor time of all threads over the number of cores: what "took" would
+//! be if no core ever waited, be it for a dependency or for another process. Workers sleep when they have
+//! nothing to do. Both ratios are of least to these, so that everything else that a program does
+//! (rows, memory, and waiting in the first) counts against it. On a machine that does other
+//! things too, only the second says something.
+//!
 //! The work is the one that the specification counts, without the padding to 16 rows of the decode programs;
 //! these read their weights once for a few rows, and memory, not arithmetic, is what bounds them.
 
@@ -17,17 +22,25 @@ mod clock;
 #[path = "../gemm_peak/peak.rs"]
 mod peak;
 
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
+use clap::Parser;
 use kernels::dispatch::Session;
-use kernels::kernel::Params;
+use kernels::kernel::{Gflop, Kernel, Params};
 use kernels::registry;
 use kernels::tile::gemm::Path;
 use ring_runtime::{RingLimits, RuntimeConfig};
 
-/// Timed dispatches of a program, after one to warm up.
-const ROUNDS: usize = 5;
+/// Times whole programs against the machine's peak of multiply-adds.
+#[derive(Parser)]
+struct Args {
+    /// Part of a program's name; all programs without it
+    filter: Option<String>,
+    /// Timed dispatches of a program, after one to warm up
+    #[arg(long, default_value = "5")]
+    rounds: NonZeroU32,
+}
 
 /// Programs whose parameters are not the defaults: experts share their weights in the cases too, and the work is the same.
 const PARAMS: [(&str, &[(&str, &str)]); 8] = [
@@ -41,56 +54,103 @@ const PARAMS: [(&str, &[(&str, &str)]); 8] = [
     ("prefill_mtp", &[("weight_alias", "4")]),
 ];
 
+/// Medians over the dispatches of a program.
+struct Time {
+    took: Duration,
+    busy: Duration,
+}
+
 fn main() {
-    let filter = std::env::args().nth(1).unwrap_or_default();
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let path = Path::ALL
-        .into_iter()
-        .find(|path| path.is_supported())
-        .expect("the portable path always is");
-    let (float, int) = (peak::float(path, cores), peak::int(path, cores));
+    let args = Args::parse();
+    let filter = args.filter.unwrap_or_default();
+    let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let path = Path::best();
+    let (float, int) = (peak::float(path, cores.get()), peak::int(path, cores.get()));
     println!(
         "{} on {cores} cores: peak f32 {float:.1} GFLOP/s, i8 {int:.1} Gop/s",
         path.name()
     );
     println!(
-        "{:<28} {:>9} {:>9} {:>10} {:>10} {:>9} {:>6}",
-        "program", "f32+bf16", "i8", "least", "median", "Gop/s", "ratio"
+        "{:<28} {:>9} {:>9} {:>10} {:>10} {:>10} {:>7} {:>6} {:>6}",
+        "program", "f32+bf16", "i8", "least", "took", "busy", "Gop/s", "ratio", "busy"
     );
-    let limits = RingLimits::DEFAULT;
-    let ring = RingLimits::new(2 << 30, limits.task_window(), limits.dep_pool()).expect("2 GiB is a heap");
-    for kernel in registry::all().iter().filter(|k| k.info().name.contains(&filter)) {
+    let chosen = |kernel: &&&dyn Kernel| kernel.info().name.contains(&filter) && total(kernel.info().gflop) > 0.0;
+    let mut kernels: Vec<&dyn Kernel> = registry::all().iter().filter(chosen).copied().collect();
+    kernels.sort_by(|a, b| total(b.info().gflop).total_cmp(&total(a.info().gflop)));
+    if kernels.is_empty() {
+        println!("no program with matrix work has `{filter}` in its name; `kernel list` shows them all");
+    }
+    for kernel in kernels {
         let info = kernel.info();
         let work = info.gflop;
-        let total = work.f32 + work.bf16 + work.int8;
-        if total == 0.0 {
-            continue;
-        }
-        let given = PARAMS.iter().find(|(name, _)| *name == info.name);
-        let given = given.map_or(&[][..], |(_, given)| given);
-        let params = Params::resolve(info.name, info.params, given).expect("the parameters above are valid");
-        let instance = kernel.prepare(&params, 0).expect("the defaults can be set up");
-        let threads = NonZeroUsize::new(cores)
-            .expect("a machine has a core")
-            .max(info.min_cores());
-        let mut session =
-            Session::new(instance, &RuntimeConfig::new([ring; 4], threads)).expect("the rings can be mapped");
-        let mut times: Vec<_> = (0..=ROUNDS)
-            .map(|_| session.dispatch(Duration::ZERO).device().expect("the program passes"))
-            .skip(1)
-            .collect();
-        times.sort();
-        let time = times[times.len() / 2].as_secs_f64();
+        let Time { took, busy } = match time(kernel, cores, args.rounds) {
+            Ok(time) => time,
+            Err(reason) => {
+                println!("{:<28} not measured: {reason}", info.name);
+                continue;
+            }
+        };
         let least = (work.f32 + work.bf16) / float + work.int8 / int;
         println!(
-            "{:<28} {:>9.3} {:>9.3} {:>7.2} ms {:>7.2} ms {:>9.1} {:>6.2}",
+            "{:<28} {:>9.3} {:>9.3} {:>7.2} ms {:>7.2} ms {:>7.2} ms {:>7.1} {:>6.2} {:>6.2}",
             info.name,
             work.f32 + work.bf16,
             work.int8,
             least * 1e3,
-            time * 1e3,
-            total / time,
-            least / time
+            took.as_secs_f64() * 1e3,
+            busy.as_secs_f64() * 1e3,
+            total(work) / took.as_secs_f64(),
+            least / took.as_secs_f64(),
+            least / busy.as_secs_f64()
         );
     }
+}
+
+fn total(work: Gflop) -> f64 {
+    work.f32 + work.bf16 + work.int8
+}
+
+/// Processor time of all threads.
+fn processor_time() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::try_from(now).expect("the clock starts at zero")
+}
+
+/// The times of a program, or why there are none.
+fn time(kernel: &dyn Kernel, cores: NonZeroUsize, rounds: NonZeroU32) -> Result<Time, String> {
+    let info = kernel.info();
+    let given = PARAMS.iter().find(|(name, _)| *name == info.name);
+    let given = given.map_or(&[][..], |(_, given)| given);
+    let params = Params::resolve(info.name, info.params, given).map_err(|error| error.to_string())?;
+    let instance = kernel.prepare(&params, 0).map_err(|error| error.to_string())?;
+    let limits = RingLimits::DEFAULT;
+    let ring = RingLimits::new(2 << 30, limits.task_window(), limits.dep_pool()).expect("2 GiB is a heap");
+    let config = RuntimeConfig::new([ring; 4], cores.max(info.min_cores()));
+    let mut session = Session::new(instance, &config).map_err(|error| error.to_string())?;
+    let (mut took, mut busy) = (Vec::new(), Vec::new());
+    for round in 0..=rounds.get() {
+        let begin = processor_time();
+        // What a dispatch does first, outside of its time.
+        session.instance().reset();
+        let ready = processor_time();
+        let dispatch = session.dispatch(Duration::ZERO);
+        let end = processor_time();
+        let device = dispatch
+            .device()
+            .ok_or_else(|| format!("a dispatch failed: {:?}", dispatch.failure()))?;
+        if round > 0 {
+            took.push(device);
+            busy.push((end + begin).saturating_sub(ready * 2));
+        }
+    }
+    let cores = u32::try_from(cores.get()).unwrap_or(u32::MAX);
+    Ok(Time {
+        took: median(took),
+        busy: median(busy) / cores,
+    })
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
 }
