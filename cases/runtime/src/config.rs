@@ -110,6 +110,8 @@ pub struct RuntimeConfig {
     pub timeouts: Timeouts,
     /// How many scope records the report keeps; of more scopes, those with the largest peaks.
     pub scope_records: usize,
+    /// Whether the report has the requests of the run.
+    pub keep_requests: bool,
 }
 
 impl RuntimeConfig {
@@ -121,6 +123,7 @@ impl RuntimeConfig {
             tensormap_entries: DEFAULT_TENSORMAP_ENTRIES,
             timeouts: Timeouts::DEFAULT,
             scope_records: 256,
+            keep_requests: false,
         }
     }
 
@@ -128,6 +131,13 @@ impl RuntimeConfig {
     #[must_use]
     pub const fn with_timeouts(mut self, timeouts: Timeouts) -> Self {
         self.timeouts = timeouts;
+        self
+    }
+
+    /// The same with the requests of each run in its report.
+    #[must_use]
+    pub const fn with_requests(mut self) -> Self {
+        self.keep_requests = true;
         self
     }
 

@@ -14,6 +14,7 @@ use crate::fatal::{Fatal, FatalCode, HeadTask, OpenScope, Proof, Resource, TaskS
 use crate::halt::Halted;
 use crate::ids::{RINGS, RingId, TaskId};
 use crate::report::{RunEnd, ScopePeaks, TaskCounts};
+use crate::requests::Requests;
 use crate::ring::Ring;
 use crate::scope::{MAX_NESTED_SCOPES, ScopeMode, Scopes};
 use crate::shared::Shared;
@@ -29,6 +30,8 @@ pub(crate) struct Book {
     pub(crate) edges: Edges,
     pub(crate) peaks: ScopePeaks,
     pub(crate) counts: TaskCounts,
+    /// Kept for the report, if it is asked for.
+    pub(crate) requests: Option<Requests>,
     /// Scratch space of completions.
     pub(crate) ripple: Vec<TaskId>,
     /// Scratch space of look-ups.
@@ -47,6 +50,7 @@ impl Book {
             edges: Edges::default(),
             peaks: ScopePeaks::default(),
             counts: TaskCounts::default(),
+            requests: None,
             ripple: Vec::new(),
             writers: Vec::new(),
             scope_tasks: windows.iter().map(|window| *window as usize).sum(),
@@ -61,6 +65,7 @@ impl Book {
         self.edges.clear();
         self.peaks = ScopePeaks::default();
         self.counts = TaskCounts::default();
+        self.requests = None;
         self.ripple.clear();
     }
 }
@@ -98,6 +103,9 @@ impl Orchestrator<'_> {
         }
         let rings = &self.book.rings;
         self.book.scopes.push(mode, |ring| rings[ring.index()].heap.used());
+        if let Some(requests) = &mut self.book.requests {
+            requests.begin();
+        }
         Ok(())
     }
 
@@ -121,6 +129,9 @@ impl Orchestrator<'_> {
             },
         );
         self.book.peaks.add(record, shared.config.scope_records);
+        if let Some(requests) = &mut self.book.requests {
+            requests.end();
+        }
     }
 
     /// Waits until the tensor's owner and everybody who was told to write any of it have completed.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::fatal::Fatal;
 use crate::ids::{RINGS, RingId, TaskId};
+use crate::requests::Requests;
 use crate::stall::Stall;
 
 /// How a run ended.
@@ -136,6 +137,8 @@ pub struct RunReport {
     pub scopes: ScopePeaks,
     /// Task counts.
     pub tasks: TaskCounts,
+    /// What the program asked of the heaps, if the configuration says to keep it.
+    pub requests: Option<Requests>,
     /// Capacity of the tensor map.
     pub tensormap_entries: usize,
     /// Most tensor-map entries in use at a time.

@@ -11,6 +11,7 @@ use crate::ids::RingId;
 use crate::memory::{Home, Memory};
 use crate::orchestrator::{Book, Orchestrator};
 use crate::report::{RunEnd, RunReport};
+use crate::requests::Requests;
 use crate::ring::Ring;
 use crate::scope::ScopeMode;
 use crate::shared::Shared;
@@ -161,6 +162,10 @@ impl Runtime {
             shared,
             book: &mut self.book,
         };
+        orchestrator.book.requests = shared.config.keep_requests.then(Requests::default);
+        if let Some(requests) = &mut orchestrator.book.requests {
+            requests.begin();
+        }
         orchestrator.book.scopes.push(ScopeMode::Auto, |_| 0);
         if program(&mut orchestrator).is_err() {
             // Only a halted run makes the marker; one that was kept from an earlier run ends this one too.
@@ -196,6 +201,7 @@ impl Runtime {
             scopes,
             first_launch: tasks.blocks > 0,
             tasks,
+            requests: self.book.requests.take(),
             tensormap_entries: self.book.map.capacity(),
             tensormap_high_water: self.book.map.high_water(),
             device,

@@ -147,6 +147,9 @@ impl Orchestrator<'_> {
                 format!("open scopes hold {capacity} tasks already"),
             ));
         }
+        if let Some(requests) = &mut self.book.requests {
+            requests.request(ring, request);
+        }
         let (task, block) = self.admit(ring, request, name)?;
         self.sync_map(ring);
         let used = self.book.rings[ring.index()].heap.used();
