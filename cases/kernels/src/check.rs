@@ -2,15 +2,17 @@
 //!
 //! Everything here panics with the kernel, the parameters and the seed, so that a failure can be run again.
 
+use std::any::Any;
 use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::time::Duration;
 
-use ring_runtime::{Fatal, FatalCode, Resource, RingId, RingLimits, RunReport, RuntimeConfig, Timeouts};
+use ring_runtime::{FatalCode, Halted, Orchestrator, Resource, RingId, RingLimits, RunReport, RuntimeConfig, Timeouts};
 
 use crate::compare::TensorVerdict;
 use crate::dispatch::{Dispatch, Session};
-use crate::kernel::{Instance, Params};
+use crate::kernel::{Instance, Params, Purpose};
 use crate::registry;
 
 /// Heaps that hold any program here: 2 GiB each, committed as touched.
@@ -19,7 +21,7 @@ pub const AMPLE: [u64; 4] = [2 << 30; 4];
 /// Parameters as they are typed.
 pub type Given<'a> = &'a [(&'a str, &'a str)];
 
-/// A passing run: one report per rank, and the verdict on every output.
+/// A run that passed: one report per rank, and the verdict on every output.
 #[derive(Debug)]
 pub struct Checked {
     /// Per rank.
@@ -46,66 +48,197 @@ pub fn fresh_seed() -> u64 {
 
 /// Longest wait of an allocation in a run that has to pass: on a busy machine a block may hold memory for longer than
 /// the runtime's default of half a second.
-const PATIENT: Duration = Duration::from_secs(5);
+pub(crate) const PATIENT: Duration = Duration::from_secs(5);
 
 /// Longest wait of an allocation in a run that has to deadlock: a request that no empty ring could hold is not proven
 /// by its scope but by this wait, in full, so that a long one is time lost.
 const BRISK: Duration = Duration::from_secs(1);
 
-/// Two cores, default windows and pools, these heaps; an allocation waits for at most `alloc`.
-fn config(heaps: [u64; 4], alloc: Duration) -> RuntimeConfig {
+/// Two cores, default windows and pools, these heaps; an allocation waits for at most `alloc`. On a busy machine a block
+/// may get no turn for longer than the watchdog waits by default.
+pub(crate) fn config(heaps: [u64; 4], alloc: Duration) -> RuntimeConfig {
     let rings = heaps.map(|heap| {
         RingLimits::new(heap, RingLimits::DEFAULT_TASK_WINDOW, RingLimits::DEFAULT_DEP_POOL).expect("valid heaps")
     });
     let timeouts = Timeouts {
         alloc,
+        scheduler: Duration::from_mins(1),
+        tensor_wait: Duration::from_mins(1),
         ..Timeouts::DEFAULT
     };
-    RuntimeConfig::new(rings, NonZeroUsize::new(2).expect("not zero")).with_timeouts(timeouts)
+    RuntimeConfig::new(rings, NonZeroUsize::new(2).expect("not zero"))
+        .with_timeouts(timeouts)
+        .with_requests()
+}
+
+/// A kernel with its arguments, to be dispatched at one ring configuration after the other: the arguments of a large
+/// program take longer to make than its dispatch.
+#[derive(Clone)]
+pub struct Prepared {
+    instance: Arc<dyn Instance>,
+    context: String,
+}
+
+impl std::fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Prepared").field(&self.context).finish()
+    }
+}
+
+impl Prepared {
+    /// Makes the arguments.
+    pub fn new(name: &str, given: Given<'_>, seed: u64) -> Self {
+        let kernel = registry::find(name).unwrap_or_else(|e| panic!("{e}"));
+        let info = kernel.info();
+        let params = Params::resolve(info.name, info.params, given).unwrap_or_else(|e| panic!("{e}"));
+        let instance = kernel.prepare(&params, seed).unwrap_or_else(|e| panic!("{e}"));
+        Self {
+            instance: instance.into(),
+            context: format!("`{name}` {given:?}, seed {seed}"),
+        }
+    }
+
+    /// Starts runtimes with these heaps.
+    pub fn session(&self, heaps: [u64; 4]) -> Session {
+        self.session_within(heaps, PATIENT)
+    }
+
+    fn session_within(&self, heaps: [u64; 4], alloc: Duration) -> Session {
+        let shared = Box::new(Shared(Arc::clone(&self.instance)));
+        Session::new(shared, &config(heaps, alloc)).unwrap_or_else(|e| panic!("{}: {e}", self.context))
+    }
+
+    /// One dispatch at these heaps, whatever its end.
+    pub fn run_at(&self, heaps: [u64; 4]) -> Dispatch {
+        self.session(heaps).dispatch(Duration::ZERO)
+    }
+
+    /// Runs at these heaps and validates; panics unless the run passes.
+    pub fn judge_at(&self, heaps: [u64; 4]) -> Checked {
+        let (context, dispatch) = (&self.context, self.run_at(heaps));
+        assert!(dispatch.passed(), "{context}, {heaps:?}: {:#?}", dispatch.failure());
+        let verdicts = self.instance.validate();
+        assert!(
+            !verdicts.is_empty() || !self.instance.has_golden(),
+            "{context}: nothing was compared"
+        );
+        let reports = dispatch.ranks.iter().filter_map(|r| r.report().cloned()).collect();
+        Checked { reports, verdicts }
+    }
+
+    /// [`Self::judge_at`], and panics unless every output matches.
+    pub fn check_at(&self, heaps: [u64; 4]) -> Checked {
+        let checked = self.judge_at(heaps);
+        for verdict in &checked.verdicts {
+            assert!(verdict.passed(), "{}, {heaps:?}: {verdict:#?}", self.context);
+        }
+        checked
+    }
+
+    /// Checks that the program deadlocks on the heap of `ring` when that has `bytes`, with code 2, and returns the
+    /// report. The other rings have ample heaps.
+    #[track_caller]
+    pub fn deadlocks_at(&self, ring: usize, bytes: u64) -> RunReport {
+        let context = format!("{}, ring {ring} of {bytes}", self.context);
+        let mut session = self.session_within(with_ring(ring, bytes), BRISK);
+        let dispatch = session.dispatch(Duration::ZERO);
+        heap_deadlock(&dispatch, ring, &context).clone()
+    }
+
+    /// Checks that `bytes` is the least heap of a `ring` that is full at some time: the program passes and matches with
+    /// it, uses all of it, and deadlocks with 1024 less.
+    pub fn two_sided(&self, ring: usize, bytes: u64, launch: Launch) {
+        let context = format!("{}, ring {ring}", self.context);
+        let checked = self.check_at(with_ring(ring, bytes));
+        let used = checked.high_water(ring);
+        assert_eq!(used, bytes, "{context}: high-water at the least heap");
+        let report = self.deadlocks_at(ring, bytes - 1024);
+        if launch == Launch::Never {
+            assert!(
+                !report.first_launch,
+                "{context}: a task reached a core before the deadlock"
+            );
+        }
+    }
+
+    /// Checks that `least`, which [`least_heaps`] has for a `ring` through which stages stream, is the least heap: the
+    /// program passes with it and deadlocks with 1024 less, as it does with `held`, which is what the largest stage holds.
+    pub fn streams(&self, ring: usize, held: u64, least: u64) {
+        let dispatch = self.run_at(with_ring(ring, least));
+        let context = format!("{}, ring {ring} of {least}", self.context);
+        assert!(dispatch.passed(), "{context}: {:#?}", dispatch.failure());
+        self.deadlocks_at(ring, least - 1024);
+        if held < least {
+            self.deadlocks_at(ring, held);
+        }
+    }
+}
+
+/// One instance in several sessions.
+struct Shared(Arc<dyn Instance>);
+
+impl Instance for Shared {
+    fn ranks(&self) -> usize {
+        self.0.ranks()
+    }
+
+    fn configure(&self, asked: RuntimeConfig) -> RuntimeConfig {
+        self.0.configure(asked)
+    }
+
+    fn announce(&self, purpose: Purpose) {
+        self.0.announce(purpose);
+    }
+
+    fn reset(&self) {
+        self.0.reset();
+    }
+
+    fn recover(&self) {
+        self.0.recover();
+    }
+
+    fn orchestrate(&self, rank: usize, o: &mut Orchestrator<'_>) -> Result<(), Halted> {
+        self.0.orchestrate(rank, o)
+    }
+
+    fn golden(&self) {
+        self.0.golden();
+    }
+
+    fn validate(&self) -> Vec<TensorVerdict> {
+        self.0.validate()
+    }
+
+    fn has_golden(&self) -> bool {
+        self.0.has_golden()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self.0.as_any()
+    }
+}
+
+/// Ample heaps, but for `ring`.
+pub fn with_ring(ring: usize, bytes: u64) -> [u64; 4] {
+    let mut heaps = AMPLE;
+    heaps[ring] = bytes;
+    heaps
 }
 
 /// Prepares the kernel and starts its runtimes.
 pub fn session(name: &str, given: Given<'_>, seed: u64, heaps: [u64; 4]) -> Session {
-    prepare(name, given, seed, &config(heaps, PATIENT))
+    Prepared::new(name, given, seed).session(heaps)
 }
 
-fn prepare(name: &str, given: Given<'_>, seed: u64, config: &RuntimeConfig) -> Session {
-    Session::new(make(name, given, seed), config).unwrap_or_else(|e| panic!("`{name}` {given:?}: {e}"))
-}
-
-/// The kernel with its inputs.
-fn make(name: &str, given: Given<'_>, seed: u64) -> Box<dyn Instance> {
-    let kernel = registry::find(name).unwrap_or_else(|e| panic!("{e}"));
-    let info = kernel.info();
-    let params = Params::resolve(info.name, info.params, given).unwrap_or_else(|e| panic!("{e}"));
-    kernel.prepare(&params, seed).unwrap_or_else(|e| panic!("{e}"))
-}
-
-/// One dispatch at these heaps, whatever its end; one that can't pass may take [`BRISK`] to say so.
+/// One dispatch at these heaps, whatever its end.
 pub fn run_at(name: &str, given: Given<'_>, seed: u64, heaps: [u64; 4]) -> Dispatch {
-    prepare(name, given, seed, &config(heaps, BRISK)).dispatch(Duration::ZERO)
+    Prepared::new(name, given, seed).run_at(heaps)
 }
 
 /// Runs the kernel at these heaps and validates it; panics unless everything passes.
 pub fn check_kernel_at(name: &str, given: Given<'_>, seed: u64, heaps: [u64; 4]) -> Checked {
-    let mut session = session(name, given, seed, heaps);
-    check_session(&mut session, &format!("`{name}` {given:?}, seed {seed}"))
-}
-
-/// Dispatches and validates; panics unless everything passes.
-fn check_session(session: &mut Session, context: &str) -> Checked {
-    let dispatch = session.dispatch(Duration::ZERO);
-    assert!(dispatch.passed(), "{context}: {:#?}", dispatch.failure());
-    let verdicts = session.instance().validate();
-    assert!(
-        !verdicts.is_empty() || !session.instance().has_golden(),
-        "{context}: nothing was compared"
-    );
-    for verdict in &verdicts {
-        assert!(verdict.passed(), "{context}: {verdict:#?}");
-    }
-    let reports = dispatch.ranks.iter().filter_map(|r| r.report().cloned()).collect();
-    Checked { reports, verdicts }
+    Prepared::new(name, given, seed).check_at(heaps)
 }
 
 /// [`check_kernel_at`] heaps that hold anything.
@@ -113,9 +246,9 @@ pub fn check_kernel(name: &str, given: Given<'_>, seed: u64) -> Checked {
     check_kernel_at(name, given, seed, AMPLE)
 }
 
-/// The fatal error of a dispatch that has to fail on the heap of `ring`; panics on any other end.
+/// The report of a dispatch that has to fail on the heap of `ring`; panics on any other end.
 #[track_caller]
-fn heap_deadlock<'a>(dispatch: &'a Dispatch, ring: usize, context: &str) -> (&'a Fatal, &'a RunReport) {
+fn heap_deadlock<'a>(dispatch: &'a Dispatch, ring: usize, context: &str) -> &'a RunReport {
     let report = dispatch.failure().and_then(|end| end.report());
     let report = report.unwrap_or_else(|| panic!("{context}: expected a deadlock, not {dispatch:?}"));
     let fatal = report
@@ -124,57 +257,44 @@ fn heap_deadlock<'a>(dispatch: &'a Dispatch, ring: usize, context: &str) -> (&'a
     assert_eq!(fatal.code, FatalCode::HeapRingDeadlock, "{context}: {fatal}");
     assert_eq!(fatal.ring.map(RingId::index), Some(ring), "{context}: {fatal}");
     assert!(matches!(fatal.resource, Resource::Heap(_)), "{context}: {fatal}");
-    (fatal, report)
+    report
 }
 
-/// Checks that `bytes` is the least heap of `ring`: the program passes and matches with it, uses all of it, and
-/// deadlocks with 1024 less, with code 2 on that ring. The other rings have ample heaps.
+/// [`Prepared::two_sided`] under a fresh seed.
 ///
-/// `launch` also says whether a task may have reached a core in the deadlocking run.
+/// [`Launch::Never`] also asks that no task reached a core in the deadlocking run.
 pub fn two_sided(name: &str, given: Given<'_>, ring: usize, bytes: u64, launch: Launch) {
     two_sided_rings(name, given, &[(ring, bytes, launch)]);
 }
 
-/// [`two_sided`] for one ring after the other.
-///
-/// All that have to pass run on the same inputs, since to make them and their golden takes longer than the runs. A program
-/// that deadlocked is not dispatched again: its ranks may have left signals behind.
+/// [`two_sided`] for one ring after the other, on the same inputs.
 pub fn two_sided_rings(name: &str, given: Given<'_>, rings: &[(usize, u64, Launch)]) {
-    let seed = fresh_seed();
-    let context = |ring: usize| format!("`{name}` {given:?}, seed {seed}, ring {ring}");
-    let heaps = |ring: usize, heap| {
-        let mut heaps = AMPLE;
-        heaps[ring] = heap;
-        heaps
-    };
-    let open = |instance, heaps, alloc| {
-        Session::new(instance, &config(heaps, alloc)).unwrap_or_else(|e| panic!("`{name}` {given:?}: {e}"))
-    };
-    let mut instance = make(name, given, seed);
-    for &(ring, bytes, _) in rings {
-        let mut session = open(instance, heaps(ring, bytes), PATIENT);
-        let context = context(ring);
-        let checked = check_session(&mut session, &context);
-        assert_eq!(
-            checked.high_water(ring),
-            bytes,
-            "{context}: high-water at the least heap"
-        );
-        instance = session.into_instance();
-    }
-    let mut instance = Some(instance);
+    let program = Prepared::new(name, given, fresh_seed());
     for &(ring, bytes, launch) in rings {
-        let instance = instance.take().unwrap_or_else(|| make(name, given, seed));
-        let dispatch = open(instance, heaps(ring, bytes - 1024), BRISK).dispatch(Duration::ZERO);
-        let context = context(ring);
-        let (_, report) = heap_deadlock(&dispatch, ring, &context);
-        if launch == Launch::Never {
-            assert!(
-                !report.first_launch,
-                "{context}: a task reached a core before the deadlock"
-            );
-        }
+        program.two_sided(ring, bytes, launch);
     }
+}
+
+/// The least heap of each ring that the requests of every rank get through with, computed by the runtime's own rule from
+/// a run that passed; 1024 for a ring of which nothing is asked.
+///
+/// # Panics
+/// When the run did not pass, and when a rank fails at the least heap of another: then a larger one has to be looked for.
+pub fn least_heaps(reports: &[RunReport]) -> [u64; 4] {
+    assert!(
+        reports.iter().all(RunReport::passed),
+        "the requests of a run that ended early are not all"
+    );
+    let requests = || reports.iter().filter_map(|report| report.requests.as_ref());
+    RingId::ALL.map(|ring| {
+        let least = requests().map(|r| r.least_heap(ring)).max();
+        let least = least.expect("a rank whose requests were kept");
+        assert!(
+            requests().all(|r| r.fits(ring, least)),
+            "`{least}` bytes do not do for every rank"
+        );
+        least
+    })
 }
 
 /// Whether a deadlock may come after tasks have run.
@@ -184,39 +304,4 @@ pub enum Launch {
     Never,
     /// The ring fills up later.
     Possible,
-}
-
-/// A heap of `ring` that passes while 1024 less deadlocks, found by halving between 1024 and the use at ample rings.
-///
-/// That is *a* boundary: a heap further below may pass again, since losses at the wrap depend on the size.
-pub fn least_heap(name: &str, given: Given<'_>, ring: usize) -> u64 {
-    let seed = fresh_seed();
-    let context = format!("`{name}` {given:?}, seed {seed}, ring {ring}");
-    let mut heaps = AMPLE;
-    let ample = run_at(name, given, seed, heaps);
-    assert!(ample.passed(), "{context}: {:?}", ample.failure());
-    let high_water = |r: &RunReport| r.rings[ring].heap_high_water.max(1024).next_multiple_of(1024);
-    let mut passes = ample
-        .ranks
-        .iter()
-        .filter_map(|r| r.report())
-        .map(high_water)
-        .max()
-        .expect("a rank");
-    let mut fails = 0;
-    while passes - fails > 1024 {
-        let middle = (fails + (passes - fails) / 2).next_multiple_of(1024).min(passes - 1024);
-        if middle == fails {
-            break;
-        }
-        heaps[ring] = middle;
-        let dispatch = run_at(name, given, seed, heaps);
-        if dispatch.passed() {
-            passes = middle;
-        } else {
-            heap_deadlock(&dispatch, ring, &context);
-            fails = middle;
-        }
-    }
-    passes
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use ring_runtime::{ConfigError, RunEnd, RunReport, Runtime, RuntimeConfig};
 
-use crate::kernel::Instance;
+use crate::kernel::{Instance, Purpose};
 
 /// How one rank of a dispatch ended.
 #[derive(Debug)]
@@ -96,18 +96,24 @@ impl Session {
         &*self.instance
     }
 
-    /// Ends the runtimes and gives the instance back, to be dispatched under another configuration.
-    pub fn into_instance(self) -> Box<dyn Instance> {
-        self.instance
-    }
-
     /// The configuration that each rank's runtime says is in force.
     pub fn configs(&self) -> impl Iterator<Item = &RuntimeConfig> {
         self.runtimes.iter().map(Runtime::config)
     }
 
-    /// Resets the arguments and runs the program once on every rank. `delay` is spent, busy, inside of the timed interval.
+    /// Resets the arguments and runs the program once on every rank, to be validated. `delay` is spent, busy, inside of the
+    /// timed interval.
     pub fn dispatch(&mut self, delay: Duration) -> Dispatch {
+        self.run(Purpose::Validation, delay)
+    }
+
+    /// The same with nothing kept for a validation, so that the time is the program's alone.
+    pub fn measure(&mut self, delay: Duration) -> Dispatch {
+        self.run(Purpose::Measurement, delay)
+    }
+
+    fn run(&mut self, purpose: Purpose, delay: Duration) -> Dispatch {
+        self.instance.announce(purpose);
         self.instance.reset();
         let first = AtomicUsize::new(usize::MAX);
         let stop: Vec<_> = self.runtimes.iter().map(Runtime::stop_handle).collect();
@@ -154,6 +160,9 @@ impl Session {
             usize::MAX => ranks.iter().position(|end| !end.passed()),
             rank => Some(rank),
         };
+        if failed.is_some() {
+            self.instance.recover();
+        }
         Dispatch { ranks, failed }
     }
 

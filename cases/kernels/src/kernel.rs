@@ -86,6 +86,15 @@ impl KernelInfo {
     }
 }
 
+/// What a dispatch is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Its outputs are compared.
+    Validation,
+    /// Its time is taken, or it warms up for that.
+    Measurement,
+}
+
 /// A kernel: one module, and one line in the registry.
 pub trait Kernel: Sync {
     /// The declaration.
@@ -108,9 +117,17 @@ pub trait Instance: Send + Sync {
         asked
     }
 
+    /// Says what the coming dispatch is for, before [`Instance::reset`]. Programs that keep streams between their stages for
+    /// the comparison keep them in a dispatch for validation only; they take every dispatch for one until they hear otherwise.
+    fn announce(&self, _purpose: Purpose) {}
+
     /// Puts the arguments into the state before a dispatch: inout arguments as they were at first, outputs poisoned
     /// ([`crate::fixture::poison`]), so that an output that is not written can't pass. Outside of the timed interval.
     fn reset(&self);
+
+    /// Puts back what a dispatch that failed left in memory that outlives dispatches: signals and credits between ranks,
+    /// which a dispatch that passes takes back itself.
+    fn recover(&self) {}
 
     /// The program of one rank, called in the root scope (depth 0).
     fn orchestrate(&self, rank: usize, o: &mut Orchestrator<'_>) -> Result<(), Halted>;

@@ -6,8 +6,8 @@ use std::any::Any;
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
-use kernels::check::{AMPLE, Checked, Launch, check_kernel, fresh_seed, session, two_sided, two_sided_rings};
-use kernels::compare::TensorVerdict;
+use kernels::check::{AMPLE, Checked, Launch, Prepared, check_kernel, fresh_seed, session, two_sided, two_sided_rings};
+use kernels::compare::{Outcome, TensorVerdict};
 use kernels::dispatch::{RankEnd, Session};
 use kernels::kernel::{Instance, Params};
 use kernels::registry;
@@ -152,27 +152,36 @@ fn moe_sends_all_tokens_to_six_experts_in_a_score_layer() {
     assert_eq!(tasks(&run), [[0, 18, 14, 25]; 2]);
 }
 
+/// A token whose largest element stands at a rounding boundary has 40 % of its values off (`ops/moe/boundary.rs` shows
+/// it), where the rule allows 5 % of all tokens that are live, or of all that are not: too many from fewer than five
+/// tokens a rank. It has to stand there within the last bits of a sum, so that hardly one of thousands does, and inputs
+/// that nobody has seen are given a second try.
 #[test]
 fn moe_leaves_tokens_out() {
     for num_tokens in ["-1", "0", "1", "7"] {
         for layer_id in ["1", "30"] {
-            check_kernel(
-                "moe",
-                &[
-                    ("num_tokens", num_tokens),
-                    ("layer_id", layer_id),
-                    ("weight_alias", "1"),
-                ],
-                // With one active token a rank, the tolerance is a share of so few values that one token whose
-                // largest element rounds to its other bf16 neighbour exceeds it: fresh inputs would fail by luck.
-                FEW_TOKENS_SEED,
+            let given = [
+                ("num_tokens", num_tokens),
+                ("layer_id", layer_id),
+                ("weight_alias", "1"),
+            ];
+            let failure = |seed| {
+                let checked = Prepared::new("moe", &given, seed).judge_at(AMPLE);
+                checked.verdicts.into_iter().find(|verdict| !verdict.passed())
+            };
+            let seeds = [fresh_seed(), fresh_seed()];
+            let Some(first) = failure(seeds[0]) else { continue };
+            assert_eq!(
+                first.outcome,
+                Outcome::Mismatch,
+                "{given:?}, seed {}: {first:#?}",
+                seeds[0]
             );
+            let second = failure(seeds[1]);
+            assert!(second.is_none(), "{given:?}, seeds {seeds:?}: {first:#?}, {second:#?}");
         }
     }
 }
-
-/// Inputs on which no token stands at a rounding boundary.
-const FEW_TOKENS_SEED: u64 = 11;
 
 #[test]
 fn moe_prefill_matches_and_fills_every_expert() {

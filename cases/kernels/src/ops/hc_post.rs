@@ -14,6 +14,7 @@ use crate::kernel::{
 };
 use crate::model::{HC_DIM, HIDDEN, STREAMS};
 use crate::ops::mode_tokens;
+use crate::ops::tapped::Tapped;
 use crate::scopes::BodyScopes;
 use crate::tile::{cast, vectorised};
 
@@ -36,7 +37,7 @@ pub(crate) struct HcPostArgs {
     /// Mixing matrices, [T, 16] f32.
     pub(crate) comb: Tensor,
     /// Streams after it, [T, 4, 7168] f32, written.
-    pub(crate) y: Tensor,
+    pub(crate) y: Tapped,
 }
 
 vectorised! {
@@ -56,7 +57,8 @@ vectorised! {
 fn launch(o: &mut Orchestrator<'_>, name: &'static str, args: &HcPostArgs, live: usize) -> Result<(), Halted> {
     let a = args.clone();
     let tokens = a.x.dims()[0];
-    let (residual, y) = (a.residual.reshape(&[tokens, HC_DIM]), a.y.reshape(&[tokens, HC_DIM]));
+    let flat = move |streams: &Tensor| streams.reshape(&[tokens, HC_DIM]);
+    let residual = flat(&a.residual);
     let task = Task::new(name, Unit::Vector)
         .blocks(live.div_ceil(TOKENS) * STREAMS)
         .input(&a.x)
@@ -72,7 +74,8 @@ fn launch(o: &mut Orchestrator<'_>, name: &'static str, args: &HcPostArgs, live:
             let residual = block.tile::<f32>(&residual.rows(rows.clone()));
             let post = block.tile::<f32>(&a.post.rows(rows.clone()));
             let comb = block.tile::<f32>(&a.comb.rows(rows.clone()));
-            let mut y = block.tile_mut::<f32>(&y.view(&[first, out * HIDDEN], &[rows.len(), HIDDEN]));
+            let part = |y: &Tensor| flat(y).view(&[first, out * HIDDEN], &[rows.len(), HIDDEN]);
+            let mut y = block.tile_mut::<f32>(&part(&a.y));
             let mut wide = vec![0f32; HIDDEN];
             for t in 0..rows.len() {
                 cast::widen(x.tile().row(t), &mut wide);
@@ -81,6 +84,8 @@ fn launch(o: &mut Orchestrator<'_>, name: &'static str, args: &HcPostArgs, live:
                 let mix = [0, 1, 2, 3].map(|i| comb.tile().row(t)[STREAMS * i + out]);
                 expand(&wide, post.tile().row(t)[out], streams, mix, y.tile_mut().row_mut(t));
             }
+            drop(y);
+            a.y.keep(part);
         });
     o.submit(task)?;
     Ok(())
@@ -109,9 +114,9 @@ pub(crate) fn hc_post_prefill(
     Ok(())
 }
 
-fn inactive_pad(o: &mut Orchestrator<'_>, y: &Tensor, live: usize) -> Result<(), Halted> {
+fn inactive_pad(o: &mut Orchestrator<'_>, y: &Tapped, live: usize) -> Result<(), Halted> {
     let tokens = y.dims()[0];
-    let rows = y.reshape(&[tokens, HC_DIM]);
+    let target = y.clone();
     let width = HC_DIM / FILL_SPLIT;
     let task = Task::new("hc_post_inactive_pad", Unit::Vector)
         .blocks((tokens - live).div_ceil(FILL_TOKENS) * FILL_SPLIT)
@@ -120,10 +125,9 @@ fn inactive_pad(o: &mut Orchestrator<'_>, y: &Tensor, live: usize) -> Result<(),
             let first = live + block.index() / FILL_SPLIT * FILL_TOKENS;
             let count = FILL_TOKENS.min(tokens - first);
             let column = block.index() % FILL_SPLIT * width;
-            block
-                .tile_mut::<f32>(&rows.view(&[first, column], &[count, width]))
-                .tile_mut()
-                .fill(0.0);
+            let part = |y: &Tensor| y.reshape(&[tokens, HC_DIM]).view(&[first, column], &[count, width]);
+            block.tile_mut::<f32>(&part(&target)).tile_mut().fill(0.0);
+            target.keep(part);
         });
     o.submit(task)?;
     Ok(())
@@ -190,7 +194,7 @@ impl Kernel for HcPost {
                 residual: fixture.real("residual", DType::F32, &streams, Dist::normal(0.05, 0.0)),
                 post,
                 comb,
-                y: Tensor::zeros(DType::F32, &streams),
+                y: (&Tensor::zeros(DType::F32, &streams)).into(),
             },
             rule: Allclose::new(params.tolerance("atol"), params.tolerance("rtol")),
             golden: OnceLock::new(),

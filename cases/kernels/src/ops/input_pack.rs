@@ -11,6 +11,7 @@ use crate::compare::{Allclose, TensorVerdict};
 use crate::fixture::{Dist, Fixture, poison};
 use crate::kernel::{Gflop, Instance, Kernel, KernelInfo, Level, OutputInfo, Params, SetupError, entry_scope};
 use crate::model::{HIDDEN, STREAMS};
+use crate::ops::tapped::Tapped;
 use crate::tile::cast;
 
 /// Columns of a work item.
@@ -25,26 +26,28 @@ pub(crate) fn input_pack(
     o: &mut Orchestrator<'_>,
     input_ids: &Tensor,
     embed: &Tensor,
-    x_hc: &Tensor,
+    x_hc: impl Into<Tapped>,
 ) -> Result<(), Halted> {
-    let (ids, table, target) = (input_ids.clone(), embed.clone(), x_hc.clone());
-    let (tokens, last) = (x_hc.dims()[0], embed.dims()[0] as i64 - 1);
+    let (ids, table, target) = (input_ids.clone(), embed.clone(), x_hc.into());
+    let (tokens, last) = (target.dims()[0], embed.dims()[0] as i64 - 1);
     let task = Task::new("pack_x_hc", Unit::Vector)
         .blocks(BLOCKS)
         .input(input_ids)
         .input(embed)
-        .write(x_hc)
+        .write(&target)
         .run(move |block| {
             let ids = block.read::<i64>(&ids);
             for item in (block.index()..tokens * CHUNKS).step_by(BLOCKS) {
                 let (t, column) = (item / CHUNKS, item % CHUNKS * CHUNK);
                 let row = ids[t].clamp(0, last) as usize;
                 let source = block.tile::<bf16>(&table.view(&[row, column], &[1, CHUNK]));
-                let mut streams = block.tile_mut::<f32>(&target.view(&[t, 0, column], &[1, STREAMS, CHUNK]));
-                let mut streams = streams.tile_mut();
+                let part = |x: &Tensor| x.view(&[t, 0, column], &[1, STREAMS, CHUNK]);
+                let mut streams = block.tile_mut::<f32>(&part(&target));
                 for h in 0..STREAMS {
-                    cast::widen(source.tile().row(0), streams.row_mut(h));
+                    cast::widen(source.tile().row(0), streams.tile_mut().row_mut(h));
                 }
+                drop(streams);
+                target.keep(part);
             }
         });
     o.submit(task)?;

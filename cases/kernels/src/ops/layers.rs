@@ -1,16 +1,15 @@
-//! What the layer, forward and multi-token-prediction programs share: the schedule of the main model's layers, the
-//! chain of a whole forward pass, and the head behind it.
+//! What the layer, forward and multi-token-prediction programs share: the schedule of the main model's layers, and the
+//! head behind them.
 
 use half::bf16;
-use ring_runtime::{DType, Halted, Orchestrator, ScopeMode, Tensor};
+use ring_runtime::{DType, Halted, Orchestrator, Tensor};
 
 use super::hc_head::{HcHeadScratch, HcHeadWeights, hc_head};
 use super::rmsnorm::rms_norm;
-use crate::creates::{Created, Creates};
 use crate::fixture::{Dist, Fixture};
 use crate::golden;
 use crate::kernel::{ParamSpec, Params};
-use crate::model::{HIDDEN, STREAMS, VOCAB};
+use crate::model::{HIDDEN, VOCAB};
 use crate::scopes::BodyScopes;
 
 /// Pairs of a CSA and an HCA layer in the whole model.
@@ -34,6 +33,16 @@ pub(crate) enum Kind {
     Hca,
     /// Window and chosen rows of compress ratio 4.
     Csa,
+}
+
+impl Kind {
+    /// As the programs of the blocks are called.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Hca => "HCA",
+            Self::Csa => "CSA",
+        }
+    }
 }
 
 /// A layer of the main model.
@@ -73,6 +82,11 @@ impl Schedule {
         }
     }
 
+    /// Pairs of a CSA and an HCA layer.
+    pub(crate) const fn pairs(self) -> usize {
+        self.pairs
+    }
+
     /// Number of layers.
     pub(crate) const fn len(self) -> usize {
         2 * self.pairs + 3
@@ -82,58 +96,6 @@ impl Schedule {
     pub(crate) fn layers(self) -> impl Iterator<Item = Layer> {
         (0..self.len()).map(|id| Layer { id })
     }
-}
-
-/// The parts of a forward pass on one rank.
-pub(crate) trait Stages {
-    /// Submits what makes the streams of the first layer: `x` [T, 4, 7168] f32.
-    fn pack(&self, o: &mut Orchestrator<'_>, x: &Tensor) -> Result<(), Halted>;
-
-    /// The attention of `layer`, with what it allocates, in the scope of the stage.
-    fn attention(&self, o: &mut Orchestrator<'_>, layer: Layer, x: &Tensor, x_out: &Tensor) -> Result<(), Halted>;
-
-    /// The mixture of experts of `layer`, likewise.
-    fn experts(&self, o: &mut Orchestrator<'_>, layer: Layer, x: &Tensor, x_next: &Tensor) -> Result<(), Halted>;
-}
-
-/// Submits packing and all layers in the root scope, where automatic scopes are off: only the stages are scopes.
-///
-/// The streams between layers are in ring 0 until the end, three more of them for each pair. `hidden` is written again
-/// and again. No explicit dependency is needed for that: all readers of its last value come before the attention's
-/// result, which the next writer waits for. The last layer writes `pre_hc` [T, 4, 7168].
-///
-/// Returns the row of each token behind the head, [T, 7168] bf16, which is allocated at entry as well.
-pub(crate) fn forward(
-    o: &mut Orchestrator<'_>,
-    schedule: Schedule,
-    stages: &impl Stages,
-    pre_hc: &Tensor,
-) -> Result<Created, Halted> {
-    let tokens = pre_hc.dims()[0];
-    let streams = |creates: &mut Creates, name| creates.tensor(name, DType::F32, &[tokens, STREAMS, HIDDEN]);
-    let mut creates = Creates::new();
-    let [x_hc, x_attn0, x_attn1, hidden, x_attn_last] =
-        ["x_hc", "x_attn0", "x_attn1", "hidden", "x_attn_last"].map(|name| streams(&mut creates, name));
-    let x_head = creates.tensor("x_head", DType::Bf16, &[tokens, HIDDEN]);
-    creates.alloc(o)?;
-    stages.pack(o, &x_hc)?;
-    let layer = |o: &mut Orchestrator<'_>, id, x: &Tensor, attended: &Tensor, x_next: &Tensor| {
-        let layer = Layer { id };
-        o.scope(ScopeMode::Auto, |o| stages.attention(o, layer, x, attended))?;
-        o.scope(ScopeMode::Auto, |o| stages.experts(o, layer, attended, x_next))
-    };
-    layer(o, 0, &x_hc, &x_attn0, &hidden)?;
-    layer(o, 1, &hidden, &x_attn1, &hidden)?;
-    for pair in 0..schedule.pairs {
-        let mut creates = Creates::new();
-        let [x_attn_csa, x_attn_hca, hidden_mid] =
-            ["x_attn_csa", "x_attn_hca", "hidden_mid"].map(|name| streams(&mut creates, name));
-        creates.alloc(o)?;
-        layer(o, 2 * pair + 2, &hidden, &x_attn_csa, &hidden_mid)?;
-        layer(o, 2 * pair + 3, &hidden_mid, &x_attn_hca, &hidden)?;
-    }
-    layer(o, schedule.len() - 1, &hidden, &x_attn_last, pre_hc)?;
-    Ok(x_head)
 }
 
 /// The hyper-connection head and the norm behind it.

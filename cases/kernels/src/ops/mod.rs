@@ -23,6 +23,7 @@ pub mod decode_sparse_attn_swa;
 pub mod expert_routed;
 pub mod expert_shared;
 pub mod fault;
+mod forward;
 pub mod gate;
 pub mod hc_head;
 pub mod hc_post;
@@ -47,6 +48,7 @@ pub mod prefill_sparse_attn;
 pub mod qkv_proj_rope;
 pub mod rmsnorm;
 mod swiglu;
+mod tapped;
 
 use crate::kernel::{ParamSpec, Params};
 use crate::model::{DECODE_TOKENS, PREFILL_TOKENS};

@@ -57,7 +57,7 @@ impl BlockArgs {
             slot_mapping: batch.slots(&table).reshape(&[TOKENS]),
             window_indices,
             position_ids: batch.position_ids().reshape(&[TOKENS]),
-            x_out: Tensor::zeros(DType::F32, &[TOKENS, STREAMS, HIDDEN]),
+            x_out: (&Tensor::zeros(DType::F32, &[TOKENS, STREAMS, HIDDEN])).into(),
         }
     }
 }

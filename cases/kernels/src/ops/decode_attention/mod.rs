@@ -19,6 +19,7 @@ use super::rmsnorm::rms_norm;
 use crate::creates::{Created, Creates};
 use crate::fixture::RopeTables;
 use crate::model::{HEAD_DIM, HEADS, HIDDEN, Q_LORA, ROPE_DIM, STREAMS};
+use crate::ops::tapped::Tapped;
 
 /// Weights of a block, but for those of compressors and indexers.
 #[derive(Clone, Debug)]
@@ -48,7 +49,7 @@ pub(crate) struct BlockArgs {
     /// Positions, 8 i32.
     pub(crate) position_ids: Tensor,
     /// Streams after the block, [8, 4, 7168] f32, written.
-    pub(crate) x_out: Tensor,
+    pub(crate) x_out: Tapped,
 }
 
 /// The tensors in front of the attention, in source order.

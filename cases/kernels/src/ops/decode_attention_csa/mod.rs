@@ -7,7 +7,7 @@ mod reference;
 use ring_runtime::{DType, Halted, Orchestrator, Tensor};
 
 pub use case::DecodeAttentionCsa;
-pub(crate) use reference::block_reference;
+pub(crate) use reference::{CsaReference, block_reference};
 
 use super::compressor::decode::StepArgs;
 use super::decode_attend::{TOKENS, matrix};

@@ -74,18 +74,22 @@ pub(crate) fn block_reference(args: &CsaBlockArgs, weights: &CsaWeights, initial
 }
 
 impl CsaReference {
-    /// The streams, and the pools in the order of [`CsaBlockArgs::pools`].
-    pub(crate) fn into_parts(self) -> (Tensor, [Tensor; 6]) {
-        let inner = self.indexer.inner;
-        let pools = [
-            self.kv_cache,
-            self.cmp_kv,
-            self.state,
-            inner.state,
-            inner.cache,
-            inner.scale,
-        ];
-        (self.x_out, pools)
+    /// The streams.
+    pub(crate) fn x_out(&self) -> &Tensor {
+        &self.x_out
+    }
+
+    /// The pools, in the order of [`CsaBlockArgs::pools`].
+    pub(crate) fn pools(&self) -> [&Tensor; 6] {
+        let inner = &self.indexer.inner;
+        [
+            &self.kv_cache,
+            &self.cmp_kv,
+            &self.state,
+            &inner.state,
+            &inner.cache,
+            &inner.scale,
+        ]
     }
 
     /// Compares all outputs, in the order of the spec.

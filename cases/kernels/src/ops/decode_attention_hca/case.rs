@@ -203,6 +203,19 @@ pub(crate) fn block_reference(args: &HcaBlockArgs, weights: &HcaWeights, initial
     }
 }
 
+impl HcaReference {
+    /// Compares all outputs, in the order of the spec.
+    pub(crate) fn compare(&self, a: &HcaBlockArgs) -> Vec<TensorVerdict> {
+        let mut verdicts = reference::compare(&a.block, 3e-3, &self.x_out, &self.pools[0]).to_vec();
+        let row = MappedPool::allclose(1e-4, 1.0 / 128.0, 0.0, FiniteRule::Everywhere);
+        let state = MappedPool::allclose(1e-3, 1e-3, 0.0, FiniteRule::Everywhere);
+        let [cmp_slots, state_slots] = [&a.cmp_slot_mapping, &a.state_slot_mapping].map(Tensor::read::<i64>);
+        verdicts.push(row.compare("cmp_kv", &a.cmp_kv, &self.pools[1], &[&cmp_slots]));
+        verdicts.push(state.compare("compress_state", &a.compress_state, &self.pools[2], &[&state_slots]));
+        verdicts
+    }
+}
+
 impl Case {
     fn reference(&self) -> &HcaReference {
         self.golden
@@ -232,14 +245,7 @@ impl Instance for Case {
     }
 
     fn validate(&self) -> Vec<TensorVerdict> {
-        let (a, golden) = (&self.args, self.reference());
-        let mut verdicts = reference::compare(&a.block, 3e-3, &golden.x_out, &golden.pools[0]).to_vec();
-        let row = MappedPool::allclose(1e-4, 1.0 / 128.0, 0.0, FiniteRule::Everywhere);
-        let state = MappedPool::allclose(1e-3, 1e-3, 0.0, FiniteRule::Everywhere);
-        let [cmp_slots, state_slots] = [&a.cmp_slot_mapping, &a.state_slot_mapping].map(Tensor::read::<i64>);
-        verdicts.push(row.compare("cmp_kv", &a.cmp_kv, &golden.pools[1], &[&cmp_slots]));
-        verdicts.push(state.compare("compress_state", &a.compress_state, &golden.pools[2], &[&state_slots]));
-        verdicts
+        self.reference().compare(&self.args)
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -5,7 +5,7 @@ mod case;
 use ring_runtime::{DType, Halted, Orchestrator, Task, Tensor, Unit};
 
 pub use case::DecodeAttentionHca;
-pub(crate) use case::{DIST, block_reference};
+pub(crate) use case::{DIST, HcaReference, block_reference};
 
 use super::compressor::decode::StepArgs;
 use super::decode_attend::{TOKENS, matrix};

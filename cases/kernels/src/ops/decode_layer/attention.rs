@@ -2,13 +2,18 @@
 
 use ring_runtime::{Halted, Orchestrator, Tensor};
 
-use crate::compare::{FiniteRule, MappedPool};
+use crate::compare::{FiniteRule, MappedPool, TensorVerdict};
 use crate::creates::Creates;
 use crate::fixture::{DecodeBatch, Family, Fixture};
 use crate::ops::decode_attention::{BlockArgs, BlockWeights};
-use crate::ops::decode_attention_csa::{self as csa, CsaBlockArgs, CsaBlockScratch, CsaWeights, decode_attention_csa};
-use crate::ops::decode_attention_hca::{self as hca, HcaBlockArgs, HcaBlockScratch, HcaWeights, decode_attention_hca};
+use crate::ops::decode_attention_csa::{
+    self as csa, CsaBlockArgs, CsaBlockScratch, CsaReference, CsaWeights, decode_attention_csa,
+};
+use crate::ops::decode_attention_hca::{
+    self as hca, HcaBlockArgs, HcaBlockScratch, HcaReference, HcaWeights, decode_attention_hca,
+};
 use crate::ops::layers::Kind;
+use crate::ops::tapped::Tapped;
 use crate::scopes::BodyScopes;
 
 /// Weights of a kind.
@@ -98,13 +103,13 @@ impl AttentionArgs {
     }
 
     /// The same step from `x` to `x_out`.
-    pub(crate) fn between(&self, x: &Tensor, x_out: &Tensor) -> Self {
+    pub(crate) fn between(&self, x: &Tensor, x_out: impl Into<Tapped>) -> Self {
         let mut args = self.clone();
         let block = match &mut args {
             Self::Hca(args) => &mut args.block,
             Self::Csa(args) => &mut args.block,
         };
-        (block.x_hc, block.x_out) = (x.clone(), x_out.clone());
+        (block.x_hc, block.x_out) = (x.clone(), x_out.into());
         args
     }
 
@@ -188,19 +193,52 @@ impl AttentionArgs {
         }
     }
 
-    /// The reference's streams, and its pools in the order of the kind, from pools as they were before the step.
-    pub(crate) fn reference(&self, weights: &AttentionWeights, initial: &[Tensor]) -> (Tensor, Vec<Tensor>) {
+    /// The reference, from pools as they were before the step.
+    pub(crate) fn reference(&self, weights: &AttentionWeights, before: &[Tensor]) -> Reference {
         const COUNT: &str = "a kind has as many initial pools as pools";
         match (self, weights) {
             (Self::Hca(args), AttentionWeights::Hca(weights)) => {
-                let reference = hca::block_reference(args, weights, initial.try_into().expect(COUNT));
-                (reference.x_out, reference.pools.into())
+                let before = before.try_into().expect(COUNT);
+                Reference::Hca(Box::new(hca::block_reference(args, weights, before)))
             }
             (Self::Csa(args), AttentionWeights::Csa(weights)) => {
-                let (x_out, pools) = csa::block_reference(args, weights, initial.try_into().expect(COUNT)).into_parts();
-                (x_out, pools.into())
+                let before = before.try_into().expect(COUNT);
+                Reference::Csa(Box::new(csa::block_reference(args, weights, before)))
             }
             _ => unreachable!("arguments and weights are drawn for one kind"),
+        }
+    }
+
+    /// Compares streams and pools with their reference by the rules of the block's own program, in the order of its spec.
+    pub(crate) fn compare(&self, reference: &Reference) -> Vec<TensorVerdict> {
+        match (self, reference) {
+            (Self::Hca(args), Reference::Hca(reference)) => reference.compare(args),
+            (Self::Csa(args), Reference::Csa(reference)) => reference.compare(args),
+            _ => unreachable!("a reference is of the kind of its arguments"),
+        }
+    }
+}
+
+/// What a block should leave behind.
+pub(crate) enum Reference {
+    Hca(Box<HcaReference>),
+    Csa(Box<CsaReference>),
+}
+
+impl Reference {
+    /// The streams.
+    pub(crate) fn x_out(&self) -> &Tensor {
+        match self {
+            Self::Hca(reference) => &reference.x_out,
+            Self::Csa(reference) => reference.x_out(),
+        }
+    }
+
+    /// The pools, in the order of the kind.
+    pub(crate) fn pools(&self) -> Vec<&Tensor> {
+        match self {
+            Self::Hca(reference) => reference.pools.iter().collect(),
+            Self::Csa(reference) => reference.pools().to_vec(),
         }
     }
 }

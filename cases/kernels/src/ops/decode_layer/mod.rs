@@ -12,7 +12,9 @@ pub(crate) use case::START_POS;
 use self::attention::{AttentionArgs, AttentionWeights};
 use super::layers::Layer;
 use super::moe::{MoeCall, MoeScratch, MoeWeights, MoeWindows, moe};
+use super::tapped::Tapped;
 use crate::creates::Creates;
+use crate::kernel::Purpose;
 use crate::model::{DECODE_TOKENS, HIDDEN, STREAMS};
 use crate::scopes::BodyScopes;
 
@@ -22,6 +24,8 @@ struct Rank {
     attention_weights: AttentionWeights,
     input_ids: Tensor,
     experts: MoeWeights,
+    /// Streams between the halves of the last dispatch that was to be validated, [8, 4, 7168] f32.
+    x_attn: Tensor,
     /// Streams after the layer, [8, 4, 7168] f32, written.
     x_next: Tensor,
 }
@@ -37,13 +41,18 @@ fn decode_layer(
     layer: Layer,
     args: &Rank,
     windows: &MoeWindows,
+    purpose: Purpose,
 ) -> Result<(), Halted> {
     let mut creates = Creates::new();
     let x_attn = creates.tensor("x_attn", DType::F32, &[DECODE_TOKENS, STREAMS, HIDDEN]);
     let scratch = MoeScratch::declare(&mut creates, DECODE_TOKENS);
     creates.alloc(o)?;
     let bodies = BodyScopes::Automatic;
-    let attention = args.attention.between(&args.attention.block().x_hc, &x_attn);
+    let attended = match purpose {
+        Purpose::Validation => Tapped::into_copy(&x_attn, &args.x_attn),
+        Purpose::Measurement => (&x_attn).into(),
+    };
+    let attention = args.attention.between(&args.attention.block().x_hc, attended);
     let attend = |o: &mut Orchestrator<'_>| attention.submit(o, bodies, &args.attention_weights);
     if layer.id < 2 {
         bodies.body(o, attend)?;

@@ -193,6 +193,10 @@ impl Instance for Case {
         }
     }
 
+    fn recover(&self) {
+        self.windows.clear();
+    }
+
     fn orchestrate(&self, rank: usize, o: &mut Orchestrator<'_>) -> Result<(), Halted> {
         entry_scope(o, |o| {
             decode_mtp(o, rank, self.num_tokens as i32, &self.ranks[rank], &self.windows)

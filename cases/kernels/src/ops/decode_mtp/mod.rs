@@ -95,7 +95,7 @@ impl Rank {
     /// The attention's arguments from `x` to `x_out`.
     fn attention_between(&self, x: &Tensor, x_out: &Tensor) -> SwaBlockArgs {
         let mut args = SwaBlockArgs::clone(&self.attention);
-        (args.block.x_hc, args.block.x_out) = (x.clone(), x_out.clone());
+        (args.block.x_hc, args.block.x_out) = (x.clone(), x_out.into());
         args
     }
 

@@ -134,6 +134,10 @@ impl Instance for Case {
         assert!(self.windows.at_rest(), "a dispatch leaves its signals at zero");
     }
 
+    fn recover(&self) {
+        self.windows.clear();
+    }
+
     fn orchestrate(&self, rank: usize, o: &mut Orchestrator<'_>) -> Result<(), Halted> {
         entry_scope(o, |o| {
             let mut creates = Creates::new();

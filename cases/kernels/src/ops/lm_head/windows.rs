@@ -38,11 +38,19 @@ impl LmHeadWindows {
         &self.0[rank]
     }
 
+    fn signals(&self) -> impl Iterator<Item = &Signals> {
+        self.0.iter().flat_map(|w| [&w.hidden_done, &w.logits_done])
+    }
+
+    /// Puts the signals back to zero, after a dispatch that failed.
+    pub(crate) fn clear(&self) {
+        self.signals()
+            .for_each(|signals| (0..RANKS).for_each(|source| signals.set(source, 0)));
+    }
+
     /// Whether every signal of every rank is zero: nothing is under way.
     pub(crate) fn at_rest(&self) -> bool {
-        self.0
-            .iter()
-            .flat_map(|w| [&w.hidden_done, &w.logits_done])
+        self.signals()
             .all(|signals| (0..RANKS).all(|source| signals.get(source) == 0))
     }
 }

@@ -5,6 +5,8 @@
 //! and what they make of it comes back; see `windows` for what the ranks share. Waits hold a core, so a
 //! rank needs two, see [`KernelInfo::min_cores`](crate::kernel::KernelInfo::min_cores).
 
+#[cfg(test)]
+mod boundary;
 mod case;
 mod combine;
 mod dispatch;
@@ -26,6 +28,7 @@ use crate::ops::gate::{GateOut, GateScratch, GateWeights, gate};
 use crate::ops::hc_post::{HcPostArgs, hc_post};
 use crate::ops::hc_pre::{HcPreOut, HcPreScratch, HcWeights, hc_pre};
 use crate::ops::swiglu::ExpertWeights;
+use crate::ops::tapped::Tapped;
 use crate::scopes::BodyScopes;
 
 /// Experts of all ranks.
@@ -162,12 +165,12 @@ pub(crate) fn moe(
     x: &Tensor,
     input_ids: &Tensor,
     weights: &MoeWeights,
-    x_next: &Tensor,
+    x_next: impl Into<Tapped>,
     windows: &MoeWindows,
     scratch: &MoeScratch,
 ) -> Result<(), Halted> {
     let tokens = windows.shape.tokens;
-    let incoming = Incoming::of(scratch);
+    let (incoming, x_next) = (Incoming::of(scratch), x_next.into());
     let mixed = HcPreOut {
         x_mixed: scratch.x_mixed.tensor(),
         post: if call.active(tokens) > 0 {
@@ -224,7 +227,7 @@ pub(crate) fn moe(
             residual: x.clone(),
             post: mixed.post.clone(),
             comb: mixed.comb.clone(),
-            y: x_next.clone(),
+            y: x_next,
         };
         hc_post(o, &args)
     })

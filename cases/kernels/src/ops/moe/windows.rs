@@ -63,7 +63,7 @@ impl MoeWindows {
         &self.ranks[rank]
     }
 
-    /// Puts everything back to zero, between dispatches, for programs that don't retire their credits.
+    /// Puts everything back to zero, between dispatches, for programs that don't retire their credits and after dispatches that failed.
     pub(crate) fn clear(&self) {
         for w in &self.ranks {
             w.meta.write::<i32>().fill(0);

@@ -92,7 +92,7 @@ impl BlockArgs {
             block_table: Tensor::from_vec(&[ORI_PAGES], table),
             ori_slot_mapping: Tensor::from_vec(&[TOKENS], slots),
             position_ids: Tensor::from_vec(&[TOKENS], tile_positions(tile)),
-            x_out,
+            x_out: (&x_out).into(),
             num_tokens: tile.num_tokens,
         }
     }

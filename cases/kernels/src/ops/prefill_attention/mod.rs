@@ -13,6 +13,7 @@ use super::rmsnorm::rms_norm;
 use crate::creates::{Created, Creates};
 use crate::fixture::RopeTables;
 use crate::model::{HEAD_DIM, HEADS, HIDDEN, PAGE, PREFILL_TOKENS, Q_LORA, ROPE_DIM, STREAMS, WINDOW};
+use crate::ops::tapped::Tapped;
 use crate::scopes::BodyScopes;
 
 /// Static number of tokens.
@@ -46,17 +47,17 @@ pub(crate) struct BlockArgs {
     /// Position of each token, \[128\] i32.
     pub(crate) position_ids: Tensor,
     /// Streams after the block, [128, 4, 7168] f32, written.
-    pub(crate) x_out: Tensor,
+    pub(crate) x_out: Tapped,
     /// Tokens that are live.
     pub(crate) num_tokens: usize,
 }
 
 impl BlockArgs {
     /// The same tile from `x_hc` to `x_out`.
-    pub(crate) fn between(&self, x_hc: &Tensor, x_out: &Tensor) -> Self {
+    pub(crate) fn between(&self, x_hc: &Tensor, x_out: impl Into<Tapped>) -> Self {
         Self {
             x_hc: x_hc.clone(),
-            x_out: x_out.clone(),
+            x_out: x_out.into(),
             ..self.clone()
         }
     }

@@ -205,6 +205,31 @@ struct Case {
     golden: OnceLock<HcaReference>,
 }
 
+impl HcaReference {
+    /// Compares all outputs, in the order of the spec.
+    pub(crate) fn compare(&self, a: &HcaArgs) -> Vec<TensorVerdict> {
+        let live = a.block.num_tokens;
+        let streams = StreamsRule {
+            diff_thd: 5e-3,
+            hard: 1.0,
+        };
+        let mut verdicts = self.block.compare(&a.block, streams, 1.0 / 128.0);
+        verdicts.push(pool_rule(1e-4, 1.0 / 128.0, 0.005, live).compare(
+            "cmp_kv",
+            &a.cmp_kv,
+            &self.cmp_kv,
+            &[&a.cmp_slots.read::<i64>()],
+        ));
+        verdicts.push(pool_rule(1e-3, 1e-3, 0.005, live).compare(
+            "compress_state",
+            &a.state,
+            &self.state,
+            &[&a.state_slots.read::<i64>()],
+        ));
+        verdicts
+    }
+}
+
 impl Case {
     fn reference(&self) -> &HcaReference {
         self.golden
@@ -231,26 +256,7 @@ impl Instance for Case {
     }
 
     fn validate(&self) -> Vec<TensorVerdict> {
-        let (a, golden) = (&self.args, self.reference());
-        let live = a.block.num_tokens;
-        let streams = StreamsRule {
-            diff_thd: 5e-3,
-            hard: 1.0,
-        };
-        let mut verdicts = golden.block.compare(&a.block, streams, 1.0 / 128.0);
-        verdicts.push(pool_rule(1e-4, 1.0 / 128.0, 0.005, live).compare(
-            "cmp_kv",
-            &a.cmp_kv,
-            &golden.cmp_kv,
-            &[&a.cmp_slots.read::<i64>()],
-        ));
-        verdicts.push(pool_rule(1e-3, 1e-3, 0.005, live).compare(
-            "compress_state",
-            &a.state,
-            &golden.state,
-            &[&a.state_slots.read::<i64>()],
-        ));
-        verdicts
+        self.reference().compare(&self.args)
     }
 
     fn as_any(&self) -> &dyn Any {

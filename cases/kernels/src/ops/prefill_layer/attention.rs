@@ -2,7 +2,7 @@
 
 use ring_runtime::{Halted, Orchestrator, Tensor};
 
-use crate::compare::MappedPool;
+use crate::compare::{MappedPool, TensorVerdict};
 use crate::creates::Creates;
 use crate::fixture::Fixture;
 use crate::fixture::prefill::Tile;
@@ -13,6 +13,7 @@ use crate::ops::prefill_attention_csa::case as csa;
 use crate::ops::prefill_attention_csa::{CsaArgs, CsaScratch, CsaWeights, prefill_attention_csa};
 use crate::ops::prefill_attention_hca::case as hca;
 use crate::ops::prefill_attention_hca::{HcaArgs, HcaScratch, HcaWeights, prefill_attention_hca};
+use crate::ops::tapped::Tapped;
 use crate::scopes::BodyScopes;
 
 /// Weights of a kind.
@@ -104,19 +105,6 @@ pub(crate) struct PoolRules {
     pub(crate) idx_kv_scale: Tolerance,
 }
 
-impl PoolRules {
-    /// Any finite values in the rows that the layer may change: the others are still compared.
-    pub(crate) const OTHERS_ONLY: Self = {
-        const ANY: Tolerance = (0.0, 0.0, 1.0);
-        Self {
-            rows: ANY,
-            state: ANY,
-            idx_kv_cache: ANY,
-            idx_kv_scale: ANY,
-        }
-    };
-}
-
 /// Activations, pools and metadata of a tile, of a kind.
 #[derive(Clone, Debug)]
 pub(crate) enum AttentionArgs {
@@ -148,10 +136,75 @@ impl AttentionArgs {
     }
 
     /// The same tile from `x` to `x_out`.
-    pub(crate) fn between(&self, x: &Tensor, x_out: &Tensor) -> Self {
+    pub(crate) fn between(&self, x: &Tensor, x_out: impl Into<Tapped>) -> Self {
         let mut args = self.clone();
         *args.block_mut() = self.block().between(x, x_out);
         args
+    }
+
+    /// What the tile updates beside the streams, in the order of the kind.
+    pub(crate) fn pools(&self) -> Vec<&Tensor> {
+        match self {
+            Self::Hca(args) => args.pools().to_vec(),
+            Self::Csa(args) => args.pools().to_vec(),
+        }
+    }
+
+    /// The same tile, which names no rows for tokens that are not live: they are not written.
+    fn naming_live_rows(&self) -> Self {
+        let mut args = self.clone();
+        let live = self.block().num_tokens;
+        let cut = |slots: &mut Tensor| {
+            let rows = slots
+                .read::<i64>()
+                .iter()
+                .enumerate()
+                .map(|(t, s)| if t < live { *s } else { -1 })
+                .collect();
+            *slots = Tensor::from_vec(&[TOKENS], rows);
+        };
+        cut(&mut args.block_mut().ori_slot_mapping);
+        match &mut args {
+            Self::Hca(args) => [&mut args.cmp_slots, &mut args.state_slots].into_iter().for_each(cut),
+            Self::Csa(args) => [
+                &mut args.cmp_slots,
+                &mut args.main.slots,
+                &mut args.inner.slots,
+                &mut args.key_slots,
+            ]
+            .into_iter()
+            .for_each(cut),
+        }
+        args
+    }
+
+    /// Compares streams and pools with their reference by the rules of the block's own program, in the order of its spec.
+    pub(crate) fn compare(&self, reference: &Reference) -> Vec<TensorVerdict> {
+        match (&self.naming_live_rows(), reference) {
+            (Self::Hca(args), Reference::Hca(reference)) => reference.compare(args),
+            (Self::Csa(args), Reference::Csa(reference)) => reference.compare(args),
+            _ => unreachable!("a reference is of the kind of its arguments"),
+        }
+    }
+
+    /// What the tile is given beside streams, pools and weights.
+    pub(crate) fn metadata(&self) -> Vec<&Tensor> {
+        let block = self.block();
+        let shared = [&block.block_table, &block.ori_slot_mapping, &block.position_ids];
+        let rest = match self {
+            Self::Hca(args) => vec![&args.state_table, &args.state_slots, &args.cmp_table, &args.cmp_slots],
+            Self::Csa(args) => vec![
+                &args.main.table,
+                &args.main.slots,
+                &args.inner.table,
+                &args.inner.slots,
+                &args.cmp_table,
+                &args.cmp_slots,
+                &args.key_table,
+                &args.key_slots,
+            ],
+        };
+        shared.into_iter().chain(rest).collect()
     }
 
     /// Which rows of each pool the tile names, \[128\] i64, in the order of the kind.
@@ -192,22 +245,41 @@ impl AttentionArgs {
         }
     }
 
-    /// The reference's streams and pools, from pools as they were before the tile.
-    pub(crate) fn reference(&self, weights: &AttentionWeights, before: &LayerPools) -> (Tensor, LayerPools) {
-        match (self, weights, before) {
-            (Self::Hca(args), AttentionWeights::Hca(weights), LayerPools::Hca(before)) => {
-                let r = hca::reference(args, weights, before);
-                (
-                    r.block.x_out,
-                    LayerPools::Hca(Box::new([r.block.kv_cache, r.cmp_kv, r.state])),
-                )
+    /// The reference, from pools as they were before the tile.
+    pub(crate) fn reference(&self, weights: &AttentionWeights, before: &[Tensor]) -> Reference {
+        const COUNT: &str = "a kind has as many initial pools as pools";
+        match (self, weights) {
+            (Self::Hca(args), AttentionWeights::Hca(weights)) => {
+                let before = before.try_into().expect(COUNT);
+                Reference::Hca(Box::new(hca::reference(args, weights, before)))
             }
-            (Self::Csa(args), AttentionWeights::Csa(weights), LayerPools::Csa(before)) => {
-                let r = csa::reference(args, weights, before);
+            (Self::Csa(args), AttentionWeights::Csa(weights)) => {
+                let before = before.try_into().expect(COUNT);
+                Reference::Csa(Box::new(csa::reference(args, weights, before)))
+            }
+            _ => unreachable!("arguments and weights are of one kind"),
+        }
+    }
+}
+
+/// What a tile should leave behind.
+pub(crate) enum Reference {
+    Hca(Box<hca::HcaReference>),
+    Csa(Box<csa::CsaReference>),
+}
+
+impl Reference {
+    /// The streams and the pools.
+    pub(crate) fn into_parts(self) -> (Tensor, LayerPools) {
+        match self {
+            Self::Hca(r) => {
+                let pools = [r.block.kv_cache, r.cmp_kv, r.state];
+                (r.block.x_out, LayerPools::Hca(Box::new(pools)))
+            }
+            Self::Csa(r) => {
                 let pools = [r.block.kv_cache, r.cmp_kv, r.state, r.inner_state, r.keys, r.key_scales];
                 (r.block.x_out, LayerPools::Csa(Box::new(pools)))
             }
-            _ => unreachable!("arguments, weights and pools are of one kind"),
         }
     }
 }

@@ -190,7 +190,7 @@ impl Case {
                     let r = &self.ranks[rank];
                     let x = r.x_hc.rows(rows.clone());
                     let args = r.tiles[tile.index].between(&x, &x);
-                    let (x_out, after) = args.reference(&r.attention, &pools[rank]);
+                    let (x_out, after) = args.reference(&r.attention, pools[rank].all()).into_parts();
                     pools[rank] = after;
                     x_out
                 });
@@ -240,6 +240,10 @@ impl Instance for Case {
         poison(&self.x_next);
         assert!(self.windows.at_rest(), "a dispatch retires its credits");
         self.pools.iter().for_each(|pools| pools.copy_from(&self.initial));
+    }
+
+    fn recover(&self) {
+        self.windows.clear();
     }
 
     fn orchestrate(&self, rank: usize, o: &mut Orchestrator<'_>) -> Result<(), Halted> {

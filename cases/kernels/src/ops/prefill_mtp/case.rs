@@ -181,6 +181,10 @@ impl Instance for Case {
         }
     }
 
+    fn recover(&self) {
+        self.windows.clear();
+    }
+
     fn orchestrate(&self, rank: usize, o: &mut Orchestrator<'_>) -> Result<(), Halted> {
         entry_scope(o, |o| prefill_mtp(o, rank, &self.ranks[rank], &self.windows))
     }
