@@ -8,6 +8,7 @@
 use ring_runtime::{Element, Tile, TileMut};
 
 use super::path::Supported;
+use super::prefetch::prefetch;
 use super::scratch::{self, Word};
 use super::{Rhs, Store};
 
@@ -149,6 +150,24 @@ macro_rules! by_rows {
 }
 
 pub(super) use by_rows;
+
+/// Stores an outer tile, rows of two vectors of `$lanes` sums, to a target of that size.
+macro_rules! put {
+    ($sums:ident => $target:ident, $lanes:literal, $load:ident, $add:ident, $store:ident) => {
+        for (r, row) in $sums.into_iter().enumerate() {
+            for (half, sum) in row.into_iter().enumerate() {
+                let c = $target.ptr.add(r * $target.stride + half * $lanes);
+                let sum = match $target.store {
+                    Store::Overwrite => sum,
+                    Store::Accumulate => $add($load(c.cast_const().cast()), sum),
+                };
+                $store(c.cast(), sum);
+            }
+        }
+    };
+}
+
+pub(super) use put;
 
 /// The product; see [`super::gemm`].
 #[track_caller]
@@ -325,38 +344,6 @@ fn dot<K: Kernels>(
             }
         }
     });
-}
-
-/// Asks for the cache lines of `len` elements from `ptr` on; nothing need be there.
-///
-/// They go to the second-level cache: rows of a panel of a wide matrix share few sets of the first one,
-/// and what is asked for ahead would evict what is in use. Against the first
-/// level, products of few rows gained in measurements, and none lost.
-#[cfg_attr(
-    not(target_arch = "x86_64"),
-    expect(unused_variables, reason = "no stable prefetch elsewhere")
-)]
-#[expect(clippy::inline_always, reason = "two instructions in the loops of the kernels")]
-#[inline(always)]
-pub(super) fn ask_for<T>(ptr: *const T, len: usize) {
-    #[cfg(target_arch = "x86_64")]
-    for byte in (0..len * size_of::<T>()).step_by(64) {
-        let line = ptr.cast::<i8>().wrapping_add(byte);
-        #[expect(unsafe_code, reason = "the intrinsic takes a pointer")]
-        // SAFETY: a prefetch accesses nothing; the instruction is part of every x86-64.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T1>(line);
-        }
-    }
-}
-
-/// Asks for the rows of `tile`: a window of rows is too short for the hardware to foresee.
-pub(super) fn prefetch<T>(tile: &Tile<'_, T>) {
-    for r in 0..tile.rows() {
-        let row = tile.row(r);
-        ask_for(row.as_ptr(), row.len());
-    }
 }
 
 /// Runs `kernel` on `out`, or, when `out` is narrower than the `cols` columns that the kernel writes,

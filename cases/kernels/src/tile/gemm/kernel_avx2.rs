@@ -19,8 +19,9 @@ use std::marker::PhantomData;
 use ring_runtime::Tile;
 
 use super::Store;
-use super::driver::{self, Kernels, Target, by_rows};
+use super::driver::{Kernels, Target, by_rows, put};
 use super::pack::{self, FloatOperand};
+use super::prefetch::ask_for;
 
 /// Products of floats.
 pub(super) struct Float<T>(PhantomData<T>);
@@ -186,7 +187,7 @@ unsafe fn float_outer<const R: usize, const AHEAD: bool, T: FloatOperand>(
         // SAFETY: `p < k`: within the `k` rows of B and each of the `R` staged rows.
         unsafe {
             if AHEAD {
-                driver::ask_for(ahead.wrapping_add(p * stride), 16);
+                ask_for(ahead.wrapping_add(p * stride), 16);
             }
             let b = [load(rhs.add(p * stride)), load(rhs.add(p * stride + 8))];
             for (r, sums) in sums.iter_mut().enumerate() {
@@ -196,19 +197,8 @@ unsafe fn float_outer<const R: usize, const AHEAD: bool, T: FloatOperand>(
             }
         }
     }
-    for (r, row) in sums.into_iter().enumerate() {
-        for (half, sum) in row.into_iter().enumerate() {
-            // SAFETY: the target has `R` rows of 16 elements.
-            unsafe {
-                let c = target.ptr.add(r * target.stride + half * 8);
-                let sum = match target.store {
-                    Store::Overwrite => sum,
-                    Store::Accumulate => _mm256_add_ps(_mm256_loadu_ps(c), sum),
-                };
-                _mm256_storeu_ps(c, sum);
-            }
-        }
-    }
+    // SAFETY: the target has `R` rows of 16 elements.
+    unsafe { put!(sums => target, 8, _mm256_loadu_ps, _mm256_add_ps, _mm256_storeu_ps) };
 }
 
 /// # Safety
@@ -230,19 +220,8 @@ unsafe fn int_outer<const R: usize>(k: usize, lhs: *const i16, rhs: *const i16, 
             }
         }
     }
-    for (r, row) in sums.into_iter().enumerate() {
-        for (half, sum) in row.into_iter().enumerate() {
-            // SAFETY: the target has `R` rows of 16 elements.
-            unsafe {
-                let c = target.ptr.add(r * target.stride + half * 8);
-                let sum = match target.store {
-                    Store::Overwrite => sum,
-                    Store::Accumulate => _mm256_add_epi32(_mm256_loadu_si256(c.cast()), sum),
-                };
-                _mm256_storeu_si256(c.cast(), sum);
-            }
-        }
-    }
+    // SAFETY: the target has `R` rows of 16 elements.
+    unsafe { put!(sums => target, 8, _mm256_loadu_si256, _mm256_add_epi32, _mm256_storeu_si256) };
 }
 
 /// # Safety

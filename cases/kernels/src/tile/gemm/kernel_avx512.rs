@@ -23,8 +23,9 @@ use std::marker::PhantomData;
 use ring_runtime::Tile;
 
 use super::Store;
-use super::driver::{self, Kernels, Target, by_rows};
+use super::driver::{Kernels, Target, by_rows, put};
 use super::pack::{self, FloatOperand};
+use super::prefetch::ask_for;
 
 /// Products of floats.
 pub(super) struct Float<T>(PhantomData<T>);
@@ -203,7 +204,7 @@ unsafe fn float_outer<const R: usize, const AHEAD: bool, T: FloatOperand>(
         // SAFETY: `p < k`: within the `k` rows of B and each of the `R` staged rows.
         unsafe {
             if AHEAD {
-                driver::ask_for(ahead.wrapping_add(p * stride), 32);
+                ask_for(ahead.wrapping_add(p * stride), 32);
             }
             let b = [load(rhs.add(p * stride)), load(rhs.add(p * stride + 16))];
             for (r, sums) in sums.iter_mut().enumerate() {
@@ -213,19 +214,8 @@ unsafe fn float_outer<const R: usize, const AHEAD: bool, T: FloatOperand>(
             }
         }
     }
-    for (r, row) in sums.into_iter().enumerate() {
-        for (half, sum) in row.into_iter().enumerate() {
-            // SAFETY: the target has `R` rows of 32 elements.
-            unsafe {
-                let c = target.ptr.add(r * target.stride + half * 16);
-                let sum = match target.store {
-                    Store::Overwrite => sum,
-                    Store::Accumulate => _mm512_add_ps(_mm512_loadu_ps(c), sum),
-                };
-                _mm512_storeu_ps(c, sum);
-            }
-        }
-    }
+    // SAFETY: the target has `R` rows of 32 elements.
+    unsafe { put!(sums => target, 16, _mm512_loadu_ps, _mm512_add_ps, _mm512_storeu_ps) };
 }
 
 /// # Safety
@@ -251,19 +241,8 @@ unsafe fn int_outer<const R: usize>(k: usize, lhs: *const i8, rhs: *const i8, bi
             }
         }
     }
-    for (r, row) in sums.into_iter().enumerate() {
-        for (half, sum) in row.into_iter().enumerate() {
-            // SAFETY: the target has `R` rows of 32 elements.
-            unsafe {
-                let c = target.ptr.add(r * target.stride + half * 16);
-                let sum = match target.store {
-                    Store::Overwrite => sum,
-                    Store::Accumulate => _mm512_add_epi32(_mm512_loadu_si512(c.cast()), sum),
-                };
-                _mm512_storeu_si512(c.cast(), sum);
-            }
-        }
-    }
+    // SAFETY: the target has `R` rows of 32 elements.
+    unsafe { put!(sums => target, 16, _mm512_loadu_si512, _mm512_add_epi32, _mm512_storeu_si512) };
 }
 
 /// # Safety

@@ -27,6 +27,7 @@ mod pack;
 mod pairs;
 mod path;
 mod portable;
+mod prefetch;
 mod scratch;
 
 #[cfg(test)]

@@ -16,7 +16,7 @@
 use half::bf16;
 use ring_runtime::{Element, Tile};
 
-use super::driver;
+use super::prefetch::prefetch;
 use super::scratch::Word;
 
 /// A float operand.
@@ -73,7 +73,7 @@ pub(super) fn panels<const NR: usize, const KU: usize, S: Element, D: Copy>(
     let blank = [zero; 64];
     for k in (0..depth).step_by(KU) {
         let ahead = (k + 8).min(src.rows())..(k + 8 + KU).min(src.rows());
-        driver::prefetch(&src.sub(ahead, 0..width));
+        prefetch(&src.sub(ahead, 0..width));
         let rows: [&[S]; KU] = std::array::from_fn(|u| if k + u < src.rows() { src.row(k + u) } else { &[][..] });
         for (panel, j) in (0..width).step_by(NR).enumerate() {
             let out = &mut dst[(panel * depth + k) * NR..][..KU * NR];
