@@ -63,7 +63,7 @@ pub(crate) fn config(heaps: [u64; 4], alloc: Duration) -> RuntimeConfig {
     let timeouts = Timeouts {
         alloc,
         scheduler: Duration::from_mins(1),
-        tensor_wait: Duration::from_mins(1),
+        tensor_wait: Duration::from_mins(5),
         ..Timeouts::DEFAULT
     };
     RuntimeConfig::new(rings, NonZeroUsize::new(2).expect("not zero"))

@@ -1,8 +1,8 @@
 //! Golden checks, counts and two-sided ring checks of the composed prefill programs, at true shapes with fresh seeds.
 
-use kernels::check::{AMPLE, Checked, Launch, check_kernel, fresh_seed, run_at, two_sided_rings};
-use kernels::dispatch::RankEnd;
-use ring_runtime::{FatalCode, RingId};
+use kernels::check::{AMPLE, Checked, Launch, Prepared, check_kernel, fresh_seed, least_heaps, two_sided_rings};
+use kernels::dispatch::Dispatch;
+use ring_runtime::RunReport;
 
 /// Inputs of the layer checks: their tolerance is a share of values near a rounding boundary, which fresh inputs move.
 /// `cargo xtask sweep --seed N` takes others.
@@ -13,6 +13,11 @@ fn both_submit(run: &Checked, expected: [u32; 4]) {
     for report in &run.reports {
         assert_eq!(report.rings.map(|ring| ring.tasks_submitted), expected);
     }
+}
+
+/// One of each rank.
+fn reports(dispatch: &Dispatch) -> Vec<RunReport> {
+    dispatch.ranks.iter().filter_map(|end| end.report().cloned()).collect()
 }
 
 #[test]
@@ -47,26 +52,29 @@ fn prefill_layer_csa_matches_and_counts_its_tasks() {
     assert_eq!([0, 1, 2].map(|ring| run.high_water(ring)), [0; 3]);
 }
 
-/// Checks for a deadlock on the heap of `ring`.
-fn deadlocks(name: &str, given: &[(&str, &str)], heaps: [u64; 4], ring: usize) {
-    let seed = fresh_seed();
-    let dispatch = run_at(name, given, seed, heaps);
-    let fatal = dispatch.failure().and_then(RankEnd::report).and_then(|r| r.fatal());
-    let fatal = fatal.unwrap_or_else(|| panic!("`{name}` {given:?}, seed {seed}, {heaps:?}: {dispatch:?}"));
-    assert_eq!(fatal.code, FatalCode::HeapRingDeadlock, "{fatal}");
-    assert_eq!(fatal.ring.map(RingId::index), Some(ring), "{fatal}");
+/// Checks that `tile`, what a tile of the layer holds, does for one tile but not for one behind the other: the second
+/// begins where the first ended, at the end of the heap, and may not fill up to that place again, since a full ring
+/// could not be told from an empty one. `least` does.
+fn needs_more_than_a_tile(layer_id: &str, tile: u64, least: u64) {
+    let program = Prepared::new(
+        "prefill_layer",
+        &[("layer_id", layer_id), ("weight_alias", "1")],
+        fresh_seed(),
+    );
+    let ample = program.run_at(AMPLE);
+    assert!(ample.passed(), "{program:?}: {:#?}", ample.failure());
+    assert_eq!(least_heaps(&reports(&ample)), [1024, 1024, 1024, least], "{program:?}");
+    program.streams(3, tile, least);
 }
 
-/// Even at the total of a tile. The second one begins where the first ended, at the end of the heap, and may not fill up
-/// to that place again: a full ring could not be told from an empty one.
 #[test]
-fn prefill_layer_deadlocks_where_only_one_tile_fits() {
-    for (layer_id, total) in [("1", 689_975_296), ("2", 698_996_736)] {
-        let given = [("layer_id", layer_id), ("weight_alias", "1")];
-        let mut heaps = AMPLE;
-        heaps[3] = total;
-        deadlocks("prefill_layer", &given, heaps, 3);
-    }
+fn prefill_layer_hca_needs_more_than_a_tile() {
+    needs_more_than_a_tile("1", 689_975_296, 780_565_504);
+}
+
+#[test]
+fn prefill_layer_csa_needs_more_than_a_tile() {
+    needs_more_than_a_tile("2", 698_996_736, 789_586_944);
 }
 
 #[test]
@@ -80,22 +88,20 @@ fn prefill_layer_matches_where_chunks_end_within_a_tile() {
     check_kernel("prefill_layer", &given, LAYER_SEED);
 }
 
+/// Five layers. What is held at most in each ring at a time, and the least heaps: below them a stage that begins where
+/// the last one ended does not get through.
+const FWD_HELD: [u64; 4] = [119_275_520, 312_274_944, 177_995_776, 88_129_536];
+const FWD_LEAST: [u64; 4] = [FWD_HELD[0], 409_401_344, FWD_HELD[2], 125_927_424];
+
 #[test]
-fn prefill_fwd_matches_and_counts_its_tasks() {
-    let run = check_kernel("prefill_fwd", &[], fresh_seed());
-    assert_eq!(run.high_water(0), 119_275_520);
+fn prefill_fwd_matches_and_needs_its_least_heaps() {
+    let program = Prepared::new("prefill_fwd", &[("weight_alias", "1")], fresh_seed());
+    let run = program.check_at(AMPLE);
+    assert_eq!(run.high_water(0), FWD_HELD[0]);
     // 310 a layer in ring 2; 48 expert tiles in the three layers that route by token id, 24 in the others.
     both_submit(&run, [4, 662, 5 * 310, 3 * 385 + 2 * 193]);
-}
-
-/// Below the totals of the spec. At them it may deadlock too: stages begin where the last one ended, and what does not
-/// fit before the end of a heap is lost.
-#[test]
-fn prefill_fwd_deadlocks_below_its_totals() {
-    const TOTALS: [u64; 4] = [119_275_520, 312_274_944, 177_995_776, 88_129_536];
-    for (ring, total) in TOTALS.into_iter().enumerate() {
-        let mut heaps = AMPLE;
-        heaps[ring] = total - 1024;
-        deadlocks("prefill_fwd", &[("weight_alias", "1")], heaps, ring);
+    assert_eq!(least_heaps(&run.reports), FWD_LEAST);
+    for ring in 0..4 {
+        program.streams(ring, FWD_HELD[ring], FWD_LEAST[ring]);
     }
 }

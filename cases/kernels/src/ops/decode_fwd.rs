@@ -1,21 +1,18 @@
 //! A whole decode step of the main model, on two ranks: embedding, every layer, head and norm, and the language-model
 //! head with its sampling.
 
-use ring_runtime::{DType, Halted, Orchestrator, Tensor};
+use ring_runtime::DType;
 
 use super::decode_attention::BlockWeights;
 use super::decode_attention_hca as hca;
 use super::decode_layer::START_POS;
-use super::decode_layer::attention::{AttentionArgs, AttentionWeights, Reference};
+use super::decode_layer::attention::{AttentionArgs, AttentionWeights};
 use super::expert_routed::case::WEIGHT_ALIAS;
 use super::forward::{Attention, Case, Initial, Setup, TOKEN_RULES, Tail, output};
 use super::layers::{Kind, PAIRS, Schedule};
-use super::tapped::Tapped;
-use crate::compare::TensorVerdict;
 use crate::fixture::{DecodeBatch, Fixture};
 use crate::kernel::{Gflop, Instance, Kernel, KernelInfo, Level, Params, SetupError};
 use crate::model::{DECODE_TOKENS, RANKS};
-use crate::scopes::BodyScopes;
 
 /// A whole decode step.
 #[derive(Clone, Copy, Debug)]
@@ -51,31 +48,6 @@ static INFO: KernelInfo = KernelInfo {
     // offset of 0: elsewhere its larger tensors lose space at the wrap.
     ring_bytes: Some([7_454_720, 77_816_832, 11_124_736, 52_694_016]),
 };
-
-impl Attention for AttentionArgs {
-    type Weights = AttentionWeights;
-    type Reference = Reference;
-
-    fn between(&self, x: &Tensor, x_out: impl Into<Tapped>) -> Self {
-        self.between(x, x_out)
-    }
-
-    fn pools(&self) -> Vec<&Tensor> {
-        self.pools()
-    }
-
-    fn submit(&self, o: &mut Orchestrator<'_>, bodies: BodyScopes, weights: &Self::Weights) -> Result<(), Halted> {
-        self.submit(o, bodies, weights)
-    }
-
-    fn reference(&self, weights: &Self::Weights, before: &[Tensor]) -> Reference {
-        self.reference(weights, before)
-    }
-
-    fn compare(&self, reference: &Reference) -> Vec<TensorVerdict> {
-        self.compare(reference)
-    }
-}
 
 /// The pass with its arguments, for a fixture and parameters.
 pub(super) fn case(params: &Params, seed: u64) -> Case<AttentionArgs> {

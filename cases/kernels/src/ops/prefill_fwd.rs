@@ -1,21 +1,18 @@
 //! A whole prefill pass of the main model over one tile, on two ranks: embedding, every layer, head and norm, and the
 //! language-model head with its sampling.
 
-use ring_runtime::{DType, Halted, Orchestrator, Tensor};
+use ring_runtime::{DType, Tensor};
 
 use super::expert_routed::case::WEIGHT_ALIAS;
-use super::forward::{Attention, Case, Initial, Setup, TOKEN_RULES, Tail, output};
+use super::forward::{Case, Initial, Setup, TOKEN_RULES, Tail, output};
 use super::layers::{Kind, PAIRS, Schedule};
 use super::prefill_attention::{BlockWeights, TOKENS};
 use super::prefill_attention_hca::case as hca;
-use super::prefill_layer::attention::{AttentionArgs, AttentionWeights, LayerPools, Reference};
-use super::tapped::Tapped;
-use crate::compare::TensorVerdict;
+use super::prefill_layer::attention::{AttentionArgs, AttentionWeights, LayerPools};
 use crate::fixture::Fixture;
 use crate::fixture::prefill::Tile;
 use crate::kernel::{Gflop, Instance, Kernel, KernelInfo, Level, ParamSpec, Params, SetupError};
 use crate::model::RANKS;
-use crate::scopes::BodyScopes;
 
 /// A whole prefill pass.
 #[derive(Clone, Copy, Debug)]
@@ -60,35 +57,6 @@ static INFO: KernelInfo = KernelInfo {
     // Five layers.
     ring_bytes: Some([119_275_520, 312_274_944, 177_995_776, 88_129_536]),
 };
-
-impl Attention for AttentionArgs {
-    type Weights = AttentionWeights;
-    type Reference = Reference;
-
-    fn between(&self, x: &Tensor, x_out: impl Into<Tapped>) -> Self {
-        self.between(x, x_out)
-    }
-
-    fn pools(&self) -> Vec<&Tensor> {
-        self.pools()
-    }
-
-    fn submit(&self, o: &mut Orchestrator<'_>, bodies: BodyScopes, weights: &Self::Weights) -> Result<(), Halted> {
-        self.submit(o, bodies, weights)
-    }
-
-    fn reference(&self, weights: &Self::Weights, before: &[Tensor]) -> Reference {
-        self.reference(weights, before)
-    }
-
-    fn compare(&self, reference: &Reference) -> Vec<TensorVerdict> {
-        self.compare(reference)
-    }
-
-    fn metadata(&self) -> Option<Vec<&Tensor>> {
-        Some(self.metadata())
-    }
-}
 
 /// Arguments of a layer over pools of its own, for `num_tokens` live tokens.
 ///

@@ -12,6 +12,7 @@ use crate::ops::decode_attention_csa::{
 use crate::ops::decode_attention_hca::{
     self as hca, HcaBlockArgs, HcaBlockScratch, HcaReference, HcaWeights, decode_attention_hca,
 };
+use crate::ops::forward::Attention;
 use crate::ops::layers::Kind;
 use crate::ops::tapped::Tapped;
 use crate::scopes::BodyScopes;
@@ -102,17 +103,6 @@ impl AttentionArgs {
         }
     }
 
-    /// The same step from `x` to `x_out`.
-    pub(crate) fn between(&self, x: &Tensor, x_out: impl Into<Tapped>) -> Self {
-        let mut args = self.clone();
-        let block = match &mut args {
-            Self::Hca(args) => &mut args.block,
-            Self::Csa(args) => &mut args.block,
-        };
-        (block.x_hc, block.x_out) = (x.clone(), x_out.into());
-        args
-    }
-
     /// The same step on pools of its own, with the values that these have now.
     pub(crate) fn with_own_pools(&self) -> Self {
         let mut args = self.clone();
@@ -133,14 +123,6 @@ impl AttentionArgs {
             .for_each(own),
         }
         args
-    }
-
-    /// The pools, in the order of the kind.
-    pub(crate) fn pools(&self) -> Vec<&Tensor> {
-        match self {
-            Self::Hca(args) => args.pools().to_vec(),
-            Self::Csa(args) => args.pools().to_vec(),
-        }
     }
 
     /// The pools with what is to hold for them, in the same order.
@@ -169,14 +151,30 @@ impl AttentionArgs {
         };
         self.pools().into_iter().zip(rules).map(pool).collect()
     }
+}
 
-    /// Allocates in the current scope, and submits the block.
-    pub(crate) fn submit(
-        &self,
-        o: &mut Orchestrator<'_>,
-        bodies: BodyScopes,
-        weights: &AttentionWeights,
-    ) -> Result<(), Halted> {
+impl Attention for AttentionArgs {
+    type Weights = AttentionWeights;
+    type Reference = Reference;
+
+    fn between(&self, x: &Tensor, x_out: impl Into<Tapped>) -> Self {
+        let mut args = self.clone();
+        let block = match &mut args {
+            Self::Hca(args) => &mut args.block,
+            Self::Csa(args) => &mut args.block,
+        };
+        (block.x_hc, block.x_out) = (x.clone(), x_out.into());
+        args
+    }
+
+    fn pools(&self) -> Vec<&Tensor> {
+        match self {
+            Self::Hca(args) => args.pools().to_vec(),
+            Self::Csa(args) => args.pools().to_vec(),
+        }
+    }
+
+    fn submit(&self, o: &mut Orchestrator<'_>, bodies: BodyScopes, weights: &AttentionWeights) -> Result<(), Halted> {
         let mut creates = Creates::new();
         match (self, weights) {
             (Self::Hca(args), AttentionWeights::Hca(weights)) => {
@@ -193,8 +191,7 @@ impl AttentionArgs {
         }
     }
 
-    /// The reference, from pools as they were before the step.
-    pub(crate) fn reference(&self, weights: &AttentionWeights, before: &[Tensor]) -> Reference {
+    fn reference(&self, weights: &AttentionWeights, before: &[Tensor]) -> Reference {
         const COUNT: &str = "a kind has as many initial pools as pools";
         match (self, weights) {
             (Self::Hca(args), AttentionWeights::Hca(weights)) => {
@@ -209,8 +206,7 @@ impl AttentionArgs {
         }
     }
 
-    /// Compares streams and pools with their reference by the rules of the block's own program, in the order of its spec.
-    pub(crate) fn compare(&self, reference: &Reference) -> Vec<TensorVerdict> {
+    fn compare(&self, reference: &Reference) -> Vec<TensorVerdict> {
         match (self, reference) {
             (Self::Hca(args), Reference::Hca(reference)) => reference.compare(args),
             (Self::Csa(args), Reference::Csa(reference)) => reference.compare(args),

@@ -16,6 +16,7 @@ use crate::kernel::{
 };
 use crate::model::{DECODE_TOKENS, HIDDEN, RANKS, STEP_TOKENS, STREAMS};
 use crate::ops::expert_routed::case::WEIGHT_ALIAS;
+use crate::ops::forward::Attention;
 use crate::ops::layers::{Layer, rank_of, stack};
 use crate::ops::moe::fixture::{RankInput, consecutive_ids, cyclic_table, reference};
 use crate::ops::moe::{MoeWeights, MoeWindows};

@@ -10,6 +10,7 @@ pub use case::DecodeLayer;
 pub(crate) use case::START_POS;
 
 use self::attention::{AttentionArgs, AttentionWeights};
+use super::forward::Attention;
 use super::layers::Layer;
 use super::moe::{MoeCall, MoeScratch, MoeWeights, MoeWindows, moe};
 use super::tapped::Tapped;

@@ -6,6 +6,7 @@ use crate::compare::{MappedPool, TensorVerdict};
 use crate::creates::Creates;
 use crate::fixture::Fixture;
 use crate::fixture::prefill::Tile;
+use crate::ops::forward::Attention;
 use crate::ops::layers::Kind;
 use crate::ops::prefill_attention::fixture::pool_rule;
 use crate::ops::prefill_attention::{BlockArgs, BlockWeights, TOKENS};
@@ -135,21 +136,6 @@ impl AttentionArgs {
         }
     }
 
-    /// The same tile from `x` to `x_out`.
-    pub(crate) fn between(&self, x: &Tensor, x_out: impl Into<Tapped>) -> Self {
-        let mut args = self.clone();
-        *args.block_mut() = self.block().between(x, x_out);
-        args
-    }
-
-    /// What the tile updates beside the streams, in the order of the kind.
-    pub(crate) fn pools(&self) -> Vec<&Tensor> {
-        match self {
-            Self::Hca(args) => args.pools().to_vec(),
-            Self::Csa(args) => args.pools().to_vec(),
-        }
-    }
-
     /// The same tile, which names no rows for tokens that are not live: they are not written.
     fn naming_live_rows(&self) -> Self {
         let mut args = self.clone();
@@ -178,8 +164,40 @@ impl AttentionArgs {
         args
     }
 
-    /// Compares streams and pools with their reference by the rules of the block's own program, in the order of its spec.
-    pub(crate) fn compare(&self, reference: &Reference) -> Vec<TensorVerdict> {
+    /// Which rows of each pool the tile names, \[128\] i64, in the order of the kind.
+    pub(crate) fn mappings(&self) -> Vec<&Tensor> {
+        match self {
+            Self::Hca(args) => vec![&args.block.ori_slot_mapping, &args.cmp_slots, &args.state_slots],
+            Self::Csa(args) => vec![
+                &args.block.ori_slot_mapping,
+                &args.cmp_slots,
+                &args.main.slots,
+                &args.inner.slots,
+                &args.key_slots,
+                &args.key_slots,
+            ],
+        }
+    }
+}
+
+impl Attention for AttentionArgs {
+    type Weights = AttentionWeights;
+    type Reference = Reference;
+
+    fn between(&self, x: &Tensor, x_out: impl Into<Tapped>) -> Self {
+        let mut args = self.clone();
+        *args.block_mut() = self.block().between(x, x_out);
+        args
+    }
+
+    fn pools(&self) -> Vec<&Tensor> {
+        match self {
+            Self::Hca(args) => args.pools().to_vec(),
+            Self::Csa(args) => args.pools().to_vec(),
+        }
+    }
+
+    fn compare(&self, reference: &Reference) -> Vec<TensorVerdict> {
         match (&self.naming_live_rows(), reference) {
             (Self::Hca(args), Reference::Hca(reference)) => reference.compare(args),
             (Self::Csa(args), Reference::Csa(reference)) => reference.compare(args),
@@ -187,8 +205,7 @@ impl AttentionArgs {
         }
     }
 
-    /// What the tile is given beside streams, pools and weights.
-    pub(crate) fn metadata(&self) -> Vec<&Tensor> {
+    fn metadata(&self) -> Option<Vec<&Tensor>> {
         let block = self.block();
         let shared = [&block.block_table, &block.ori_slot_mapping, &block.position_ids];
         let rest = match self {
@@ -204,31 +221,10 @@ impl AttentionArgs {
                 &args.key_slots,
             ],
         };
-        shared.into_iter().chain(rest).collect()
+        Some(shared.into_iter().chain(rest).collect())
     }
 
-    /// Which rows of each pool the tile names, \[128\] i64, in the order of the kind.
-    pub(crate) fn mappings(&self) -> Vec<&Tensor> {
-        match self {
-            Self::Hca(args) => vec![&args.block.ori_slot_mapping, &args.cmp_slots, &args.state_slots],
-            Self::Csa(args) => vec![
-                &args.block.ori_slot_mapping,
-                &args.cmp_slots,
-                &args.main.slots,
-                &args.inner.slots,
-                &args.key_slots,
-                &args.key_slots,
-            ],
-        }
-    }
-
-    /// Allocates in the current scope, and submits the block.
-    pub(crate) fn submit(
-        &self,
-        o: &mut Orchestrator<'_>,
-        bodies: BodyScopes,
-        weights: &AttentionWeights,
-    ) -> Result<(), Halted> {
+    fn submit(&self, o: &mut Orchestrator<'_>, bodies: BodyScopes, weights: &AttentionWeights) -> Result<(), Halted> {
         let mut creates = Creates::new();
         match (self, weights) {
             (Self::Hca(args), AttentionWeights::Hca(weights)) => {
@@ -245,8 +241,7 @@ impl AttentionArgs {
         }
     }
 
-    /// The reference, from pools as they were before the tile.
-    pub(crate) fn reference(&self, weights: &AttentionWeights, before: &[Tensor]) -> Reference {
+    fn reference(&self, weights: &AttentionWeights, before: &[Tensor]) -> Reference {
         const COUNT: &str = "a kind has as many initial pools as pools";
         match (self, weights) {
             (Self::Hca(args), AttentionWeights::Hca(weights)) => {

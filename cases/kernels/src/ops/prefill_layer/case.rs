@@ -15,6 +15,7 @@ use crate::kernel::{
 };
 use crate::model::{HC_DIM, HIDDEN, RANKS, STREAMS, VOCAB};
 use crate::ops::expert_routed::case::WEIGHT_ALIAS;
+use crate::ops::forward::Attention;
 use crate::ops::layers::{Layer, rank_of, stack};
 use crate::ops::moe::fixture::{RankInput, cyclic_table, reference};
 use crate::ops::moe::{MoeWeights, MoeWindows};

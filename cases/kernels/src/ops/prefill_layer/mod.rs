@@ -11,6 +11,7 @@ pub use case::PrefillLayer;
 
 use self::attention::{AttentionArgs, AttentionWeights, TILE};
 use self::chunks::Chunks;
+use super::forward::Attention;
 use super::layers::Layer;
 use super::moe::{MoeCall, MoeScratch, MoeWeights, MoeWindows, moe, moe_retire};
 use crate::creates::Creates;
