@@ -184,39 +184,12 @@ fn moe_leaves_tokens_out() {
 }
 
 #[test]
-fn moe_prefill_matches_and_fills_every_expert() {
-    let given = [("mode", "prefill"), ("table", "balanced")];
-    let run = check_kernel("moe", &given, fresh_seed());
-    assert_eq!((run.high_water(1), run.high_water(3)), (97_126_400, 88_129_536));
-    // Beside gate's 17, six tasks per tile of the shared expert, and six of the inner scope.
-    assert_eq!(tasks(&run), [[0, 18, 17 + 8 * 6 + 6, 8 * 48 + 1]; 2]);
-}
-
-#[test]
-fn moe_prefill_matches_with_tokens_left_out() {
-    let given = [("mode", "prefill"), ("layer_id", "3"), ("num_tokens", "64")];
-    let run = check_kernel("moe", &given, fresh_seed());
-    assert_eq!((run.high_water(1), run.high_water(3)), (97_126_400, 62_963_712));
-}
-
-#[test]
 fn moe_needs_exactly_its_totals() {
     let given = [("table", "balanced"), ("weight_alias", "1")];
     let rings = [
         (1, 6_348_800, Launch::Never),
         (2, 11_124_736, Launch::Possible),
         (3, 52_694_016, Launch::Possible),
-    ];
-    two_sided_rings("moe", &given, &rings);
-}
-
-#[test]
-fn moe_prefill_needs_exactly_its_totals() {
-    let given = [("mode", "prefill"), ("table", "balanced"), ("weight_alias", "1")];
-    let rings = [
-        (1, 97_126_400, Launch::Never),
-        (2, 177_995_776, Launch::Possible),
-        (3, 88_129_536, Launch::Possible),
     ];
     two_sided_rings("moe", &given, &rings);
 }

@@ -21,7 +21,11 @@
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
+#[path = "../measure/clock.rs"]
 mod clock;
+#[path = "../measure/memory.rs"]
+mod memory;
+#[path = "../measure/peak.rs"]
 mod peak;
 mod shapes;
 

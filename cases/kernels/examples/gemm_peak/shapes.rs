@@ -7,6 +7,7 @@ use kernels::tile::gemm::{Operand, Path, Rhs, Store};
 use ring_runtime::{Element, Tensor, Tile, TileMut};
 
 use crate::clock::times;
+use crate::memory::touch;
 
 /// Operand type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,10 +175,4 @@ impl Shape {
             memory: rate(before.min(after)),
         }
     }
-}
-
-/// Loads every cache line of a row, with no arithmetic to speak of.
-fn touch<T: Element>(row: &[T]) {
-    let per_line = row.iter().step_by(64 / size_of::<T>());
-    std::hint::black_box(per_line.filter(|&&x| x != T::default()).count());
 }

@@ -1,6 +1,6 @@
 //! Speed of whole programs, against the machine's peak.
 //!
-//! `cargo run --release -p kernels --example program_speed -- [FILTER] [--rounds N]`
+//! `cargo run --release -p kernels --features meter --example program_speed -- [FILTER] [--rounds N]`
 //!
 //! Each program is dispatched as its case does it, at the runtime's default rings but for a heap of
 //! 2 GiB, the one with most work first. "least" is the time that its matrix work would take at the peak
@@ -8,28 +8,37 @@
 //! of i8 multiply-adds, on all cores. "took" is the median dispatch, from submission to the last task;
 //! "busy" is the median of the processor time of all threads over the number of cores: what "took" would
 //! be if no core ever waited, be it for a dependency or for another process. Workers sleep when they have
-//! nothing to do. Both ratios are of least to these, so that everything else that a program does
-//! (rows, memory, and waiting in the first) counts against it. On a machine that does other
+//! nothing to do. The ratios "took" and "busy" are of least to these, so that everything else that a program
+//! does (rows, memory, and waiting in the first) counts against it. On a machine that does other
 //! things too, only the second says something.
 //!
-//! The work is the one that the specification counts, without the padding to 16 rows of the decode programs;
-//! these read their weights once for a few rows, and memory, not arithmetic, is what bounds them.
+//! "bound" is the time that the same products can't go below on this machine: weights of which a few rows
+//! use each element a few times only don't arrive from memory as fast as a core could multiply them. See
+//! `bound.rs` for what it counts, which is less than all. "weights" are the bytes of right operands that
+//! had to come from memory, and the last ratio is of bound to busy: near 1 beside a low ratio to the peak,
+//! memory is what bounds the program.
+//!
+//! The work is the one that the specification counts, without the padding to 16 rows of the decode programs.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
-#[path = "../gemm_peak/clock.rs"]
+mod bound;
+#[path = "../measure/clock.rs"]
 mod clock;
-#[path = "../gemm_peak/peak.rs"]
+#[path = "../measure/memory.rs"]
+mod memory;
+#[path = "../measure/peak.rs"]
 mod peak;
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
+use bound::{Bound, Machine, Mapped};
 use clap::Parser;
 use kernels::dispatch::Session;
 use kernels::kernel::{Gflop, Kernel, Params};
 use kernels::registry;
-use kernels::tile::gemm::Path;
+use kernels::tile::gemm::{Path, meter};
 use ring_runtime::{RingLimits, RuntimeConfig};
 
 /// Times whole programs against the machine's peak of multiply-adds.
@@ -41,6 +50,9 @@ struct Args {
     #[arg(long, default_value = "5")]
     rounds: NonZeroU32,
 }
+
+/// Bytes, where the system doesn't tell: more than a core has of its own, so that the bound is rather too low.
+const LAST_LEVEL_CACHE: u64 = 64 << 20;
 
 /// Programs whose parameters are not the defaults: experts share their weights in the cases too, and the work is the same.
 const PARAMS: [(&str, &[(&str, &str)]); 8] = [
@@ -54,10 +66,11 @@ const PARAMS: [(&str, &[(&str, &str)]); 8] = [
     ("prefill_mtp", &[("weight_alias", "4")]),
 ];
 
-/// Medians over the dispatches of a program.
+/// Medians over the dispatches of a program, and what none of them could beat.
 struct Time {
     took: Duration,
     busy: Duration,
+    bound: Bound,
 }
 
 fn main() {
@@ -65,14 +78,25 @@ fn main() {
     let filter = args.filter.unwrap_or_default();
     let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let path = Path::best();
-    let (float, int) = (peak::float(path, cores.get()), peak::int(path, cores.get()));
+    let machine = Machine {
+        cores,
+        float: peak::float(path, cores.get()) * 1e9,
+        int: peak::int(path, cores.get()) * 1e9,
+        memory: [1, cores.get()].map(memory::rate),
+        cache: bound::last_level_cache().unwrap_or(LAST_LEVEL_CACHE),
+    };
     println!(
-        "{} on {cores} cores: peak f32 {float:.1} GFLOP/s, i8 {int:.1} Gop/s",
-        path.name()
+        "{} on {cores} cores: peak f32 {:.1} GFLOP/s, i8 {:.1} Gop/s; memory {:.1} GB/s for one core, {:.1} for all; {} MiB of cache",
+        path.name(),
+        machine.float / 1e9,
+        machine.int / 1e9,
+        machine.memory[0] / 1e9,
+        machine.memory[1] / 1e9,
+        machine.cache >> 20,
     );
     println!(
-        "{:<28} {:>9} {:>9} {:>10} {:>10} {:>10} {:>7} {:>6} {:>6}",
-        "program", "f32+bf16", "i8", "least", "took", "busy", "Gop/s", "ratio", "busy"
+        "{:<28} {:>9} {:>9} {:>10} {:>10} {:>10} {:>10} {:>8} {:>7} {:>6} {:>6} {:>6}",
+        "program", "f32+bf16", "i8", "least", "bound", "took", "busy", "weights", "Gop/s", "took", "busy", "bound"
     );
     let chosen = |kernel: &&&dyn Kernel| kernel.info().name.contains(&filter) && total(kernel.info().gflop) > 0.0;
     let mut kernels: Vec<&dyn Kernel> = registry::all().iter().filter(chosen).copied().collect();
@@ -83,25 +107,28 @@ fn main() {
     for kernel in kernels {
         let info = kernel.info();
         let work = info.gflop;
-        let Time { took, busy } = match time(kernel, cores, args.rounds) {
+        let Time { took, busy, bound } = match time(kernel, &machine, args.rounds) {
             Ok(time) => time,
             Err(reason) => {
                 println!("{:<28} not measured: {reason}", info.name);
                 continue;
             }
         };
-        let least = (work.f32 + work.bf16) / float + work.int8 / int;
+        let least = machine.arithmetic((work.f32 + work.bf16) * 1e9, work.int8 * 1e9);
         println!(
-            "{:<28} {:>9.3} {:>9.3} {:>7.2} ms {:>7.2} ms {:>7.2} ms {:>7.1} {:>6.2} {:>6.2}",
+            "{:<28} {:>9.3} {:>9.3} {:>7.2} ms {:>7.2} ms {:>7.2} ms {:>7.2} ms {:>5.2} GB {:>7.1} {:>6.2} {:>6.2} {:>6.2}",
             info.name,
             work.f32 + work.bf16,
             work.int8,
             least * 1e3,
+            bound.seconds * 1e3,
             took.as_secs_f64() * 1e3,
             busy.as_secs_f64() * 1e3,
+            bound.arrived / 1e9,
             total(work) / took.as_secs_f64(),
             least / took.as_secs_f64(),
-            least / busy.as_secs_f64()
+            least / busy.as_secs_f64(),
+            bound.seconds / busy.as_secs_f64()
         );
     }
 }
@@ -117,15 +144,16 @@ fn processor_time() -> Duration {
 }
 
 /// The times of a program, or why there are none.
-fn time(kernel: &dyn Kernel, cores: NonZeroUsize, rounds: NonZeroU32) -> Result<Time, String> {
+fn time(kernel: &dyn Kernel, machine: &Machine, rounds: NonZeroU32) -> Result<Time, String> {
     let info = kernel.info();
     let given = PARAMS.iter().find(|(name, _)| *name == info.name);
     let given = given.map_or(&[][..], |(_, given)| given);
     let params = Params::resolve(info.name, info.params, given).map_err(|error| error.to_string())?;
     let instance = kernel.prepare(&params, 0).map_err(|error| error.to_string())?;
+    let arguments = Mapped::now().map_err(|error| format!("failed to read what is mapped: {error}"))?;
     let limits = RingLimits::DEFAULT;
     let ring = RingLimits::new(2 << 30, limits.task_window(), limits.dep_pool()).expect("2 GiB is a heap");
-    let config = RuntimeConfig::new([ring; 4], cores.max(info.min_cores()));
+    let config = RuntimeConfig::new([ring; 4], machine.cores.max(info.min_cores())).with_fixed_processors(0);
     let mut session = Session::new(instance, &config).map_err(|error| error.to_string())?;
     let (mut took, mut busy) = (Vec::new(), Vec::new());
     for round in 0..=rounds.get() {
@@ -133,7 +161,7 @@ fn time(kernel: &dyn Kernel, cores: NonZeroUsize, rounds: NonZeroU32) -> Result<
         // What a dispatch does first, outside of its time.
         session.instance().reset();
         let ready = processor_time();
-        let dispatch = session.dispatch(Duration::ZERO);
+        let dispatch = session.measure(Duration::ZERO);
         let end = processor_time();
         let device = dispatch
             .device()
@@ -143,10 +171,15 @@ fn time(kernel: &dyn Kernel, cores: NonZeroUsize, rounds: NonZeroU32) -> Result<
             busy.push((end + begin).saturating_sub(ready * 2));
         }
     }
-    let cores = u32::try_from(cores.get()).unwrap_or(u32::MAX);
+    let (dispatch, products) = meter::record(|| session.measure(Duration::ZERO));
+    if let Some(failure) = dispatch.failure() {
+        return Err(format!("a dispatch failed: {failure:?}"));
+    }
+    let cores = u32::try_from(machine.cores.get()).unwrap_or(u32::MAX);
     Ok(Time {
         took: median(took),
         busy: median(busy) / cores,
+        bound: machine.bound(&products, &arguments),
     })
 }
 

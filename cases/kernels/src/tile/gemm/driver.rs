@@ -8,7 +8,6 @@
 use ring_runtime::{Element, Tile, TileMut};
 
 use super::path::Supported;
-use super::prefetch::prefetch;
 use super::scratch::{self, Word};
 use super::{Rhs, Store};
 
@@ -126,12 +125,15 @@ pub(super) trait Kernels {
     ///
     /// `1 ≤ rows ≤ DOT_MR`; `lhs` has `rows` rows of `k` elements, `DOT_STRIDE` apart; `rhs` has
     /// `DOT_NR` rows of `k` elements, `rhs_stride` apart; `bias` has `rows`; the target has `rows × DOT_NR`.
+    /// `ahead` is where the next such rows of B start, their first part apart from the second, when they are
+    /// not in the caches yet; it is for prefetching alone.
     unsafe fn dot(
         rows: usize,
         k: usize,
         lhs: *const Self::Lhs,
         rhs: (*const Self::In, usize),
         bias: *const Self::Out,
+        ahead: Option<(*const Self::In, usize)>,
         target: Target<Self::Out>,
     );
 }
@@ -314,10 +316,15 @@ fn dot<K: Kernels>(
                     let chunk = K::DOT_ROWS.min(m - r0);
                     for j in (n0..n0 + nc).step_by(K::DOT_NR) {
                         let cols = K::DOT_NR.min(n - j);
-                        if r0 == 0 && j + cols < n {
-                            let next = j + cols..n.min(j + 2 * cols);
-                            prefetch(&b.sub(next, k0..k0 + kc));
-                        }
+                        // What comes next: more rows of this block, or the first ones of the next block.
+                        let next = if j + 2 * K::DOT_NR <= n {
+                            (j + K::DOT_NR, k0)
+                        } else {
+                            (0, k0 + kc)
+                        };
+                        let mut ahead = (r0 == 0 && next.1 + kc <= k && next.0 + K::DOT_NR <= n)
+                            .then(|| b.sub(next.0..next.0 + K::DOT_NR, next.1..next.1 + kc))
+                            .map(|next| (next.as_ptr(), next.stride()));
                         let window = b.sub(j..j + cols, k0..k0 + kc);
                         let rhs = if cols == K::DOT_NR && depth == kc {
                             (window.as_ptr(), window.stride())
@@ -336,7 +343,17 @@ fn dot<K: Kernels>(
                             into_tile(out, K::DOT_NR, store_at(k0, store), |target| {
                                 // SAFETY: `_path`; `lhs` starts at row `rows.start` of `m` staged rows; `rhs` is a
                                 // window of `DOT_NR` rows of `depth` elements, or a padded copy of what there is.
-                                unsafe { K::dot(rows.len(), depth, lhs.as_ptr(), rhs, bias.as_ptr(), target) };
+                                unsafe {
+                                    K::dot(
+                                        rows.len(),
+                                        depth,
+                                        lhs.as_ptr(),
+                                        rhs,
+                                        bias.as_ptr(),
+                                        ahead.take(),
+                                        target,
+                                    );
+                                }
                             });
                         }
                     }

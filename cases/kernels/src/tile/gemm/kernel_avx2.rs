@@ -82,9 +82,22 @@ impl<T: FloatOperand> Kernels for Float<T> {
         unsafe { by_rows!(rows, R => float_outer::<R, true, T>(k, lhs, rhs, ahead, &target), 1 2 3 4 5 6) }
     }
 
-    unsafe fn dot(rows: usize, k: usize, lhs: *const f32, rhs: (*const T, usize), _: *const f32, target: Target<f32>) {
+    unsafe fn dot(
+        rows: usize,
+        k: usize,
+        lhs: *const f32,
+        rhs: (*const T, usize),
+        _: *const f32,
+        ahead: Option<(*const T, usize)>,
+        target: Target<f32>,
+    ) {
         // SAFETY: the same contract as this function's.
-        unsafe { by_rows!(rows, R => float_dot::<R, T>(k, lhs, rhs, &target), 1 2 3 4) }
+        unsafe {
+            match ahead {
+                Some(ahead) => by_rows!(rows, R => float_dot::<R, true, T>(k, lhs, rhs, ahead, &target), 1 2 3 4),
+                None => by_rows!(rows, R => float_dot::<R, false, T>(k, lhs, rhs, rhs, &target), 1 2 3 4),
+            }
+        }
     }
 }
 
@@ -128,9 +141,22 @@ impl Kernels for Int {
         unreachable!("`OUTER_IN_PLACE` is 0: bytes are interleaved first");
     }
 
-    unsafe fn dot(rows: usize, k: usize, lhs: *const i16, rhs: (*const i8, usize), _: *const i32, target: Target<i32>) {
+    unsafe fn dot(
+        rows: usize,
+        k: usize,
+        lhs: *const i16,
+        rhs: (*const i8, usize),
+        _: *const i32,
+        ahead: Option<(*const i8, usize)>,
+        target: Target<i32>,
+    ) {
         // SAFETY: the same contract as this function's.
-        unsafe { by_rows!(rows, R => int_dot::<R>(k, lhs, rhs, &target), 1 2 3 4) }
+        unsafe {
+            match ahead {
+                Some(ahead) => by_rows!(rows, R => int_dot::<R, true>(k, lhs, rhs, ahead, &target), 1 2 3 4),
+                None => by_rows!(rows, R => int_dot::<R, false>(k, lhs, rhs, rhs, &target), 1 2 3 4),
+            }
+        }
     }
 }
 
@@ -227,16 +253,21 @@ unsafe fn int_outer<const R: usize>(k: usize, lhs: *const i16, rhs: *const i16, 
 /// # Safety
 /// As `Kernels::dot`, with `R` rows.
 #[target_feature(enable = "avx2,fma")]
-unsafe fn float_dot<const R: usize, T: FloatOperand>(
+unsafe fn float_dot<const R: usize, const AHEAD: bool, T: FloatOperand>(
     k: usize,
     lhs: *const f32,
     (rhs, rhs_stride): (*const T, usize),
+    (ahead, ahead_stride): (*const T, usize),
     target: &Target<f32>,
 ) {
     let mut sums = [[_mm256_setzero_ps(); 2]; 4];
     for p in (0..k).step_by(8) {
         // SAFETY: `p + 8 ≤ k`: within each of the `R` staged rows and the two rows of B.
         unsafe {
+            if AHEAD {
+                ask_for(ahead.wrapping_add(p), 8);
+                ask_for(ahead.wrapping_add(ahead_stride + p), 8);
+            }
             let b = [load(rhs.add(p)), load(rhs.add(rhs_stride + p))];
             for (r, sums) in sums.iter_mut().enumerate().take(R) {
                 let a = _mm256_loadu_ps(lhs.add(r * FLOAT_DOT_STRIDE + p));
@@ -265,16 +296,21 @@ unsafe fn float_dot<const R: usize, T: FloatOperand>(
 /// # Safety
 /// As `Kernels::dot`, with `R` rows.
 #[target_feature(enable = "avx2")]
-unsafe fn int_dot<const R: usize>(
+unsafe fn int_dot<const R: usize, const AHEAD: bool>(
     k: usize,
     lhs: *const i16,
     (rhs, rhs_stride): (*const i8, usize),
+    (ahead, ahead_stride): (*const i8, usize),
     target: &Target<i32>,
 ) {
     let mut sums = [[_mm256_setzero_si256(); 2]; 4];
     for p in (0..k).step_by(16) {
         // SAFETY: `p + 16 ≤ k`: within each of the `R` staged rows and the two rows of B.
         unsafe {
+            if AHEAD {
+                ask_for(ahead.wrapping_add(p), 16);
+                ask_for(ahead.wrapping_add(ahead_stride + p), 16);
+            }
             let b = [
                 _mm256_cvtepi8_epi16(_mm_loadu_si128(rhs.add(p).cast())),
                 _mm256_cvtepi8_epi16(_mm_loadu_si128(rhs.add(rhs_stride + p).cast())),

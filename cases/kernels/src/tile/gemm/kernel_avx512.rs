@@ -36,7 +36,7 @@ pub(super) struct Int;
 const FLOAT_OUTER_STRIDE: usize = 256 + 16;
 const FLOAT_DOT_STRIDE: usize = 512 + 16;
 const INT_OUTER_STRIDE: usize = 512 + 64;
-const INT_DOT_STRIDE: usize = 4096 + 64;
+const INT_DOT_STRIDE: usize = 2048 + 64;
 
 impl<T: FloatOperand> Kernels for Float<T> {
     type In = T;
@@ -90,9 +90,22 @@ impl<T: FloatOperand> Kernels for Float<T> {
         }
     }
 
-    unsafe fn dot(rows: usize, k: usize, lhs: *const f32, rhs: (*const T, usize), _: *const f32, target: Target<f32>) {
+    unsafe fn dot(
+        rows: usize,
+        k: usize,
+        lhs: *const f32,
+        rhs: (*const T, usize),
+        _: *const f32,
+        ahead: Option<(*const T, usize)>,
+        target: Target<f32>,
+    ) {
         // SAFETY: the same contract as this function's.
-        unsafe { by_rows!(rows, R => float_dot::<R, T>(k, lhs, rhs, &target), 1 2 3 4) }
+        unsafe {
+            match ahead {
+                Some(ahead) => by_rows!(rows, R => float_dot::<R, true, T>(k, lhs, rhs, ahead, &target), 1 2 3 4),
+                None => by_rows!(rows, R => float_dot::<R, false, T>(k, lhs, rhs, rhs, &target), 1 2 3 4),
+            }
+        }
     }
 }
 
@@ -111,9 +124,9 @@ impl Kernels for Int {
     const OUTER_IN_PLACE: usize = 0;
     const DOT_MR: usize = 4;
     const DOT_NR: usize = 4;
-    const DOT_KC: usize = 4096;
+    const DOT_KC: usize = 2048;
     const DOT_STRIDE: usize = INT_DOT_STRIDE;
-    const DOT_ROWS: usize = 8;
+    const DOT_ROWS: usize = 16;
     const DOT_COLS: usize = 64;
     const LANES: usize = 64;
 
@@ -142,10 +155,16 @@ impl Kernels for Int {
         lhs: *const i8,
         rhs: (*const i8, usize),
         bias: *const i32,
+        ahead: Option<(*const i8, usize)>,
         target: Target<i32>,
     ) {
         // SAFETY: the same contract as this function's.
-        unsafe { by_rows!(rows, R => int_dot::<R>(k, lhs, rhs, bias, &target), 1 2 3 4) }
+        unsafe {
+            match ahead {
+                Some(ahead) => by_rows!(rows, R => int_dot::<R, true>(k, lhs, rhs, bias, ahead, &target), 1 2 3 4),
+                None => by_rows!(rows, R => int_dot::<R, false>(k, lhs, rhs, bias, rhs, &target), 1 2 3 4),
+            }
+        }
     }
 }
 
@@ -248,10 +267,11 @@ unsafe fn int_outer<const R: usize>(k: usize, lhs: *const i8, rhs: *const i8, bi
 /// # Safety
 /// As `Kernels::dot`, with `R` rows.
 #[target_feature(enable = "avx512f")]
-unsafe fn float_dot<const R: usize, T: FloatOperand>(
+unsafe fn float_dot<const R: usize, const AHEAD: bool, T: FloatOperand>(
     k: usize,
     lhs: *const f32,
     (rhs, rhs_stride): (*const T, usize),
+    (ahead, ahead_stride): (*const T, usize),
     target: &Target<f32>,
 ) {
     let mut sums = [[_mm512_setzero_ps(); 4]; 4];
@@ -260,6 +280,9 @@ unsafe fn float_dot<const R: usize, T: FloatOperand>(
         unsafe {
             let mut b = [_mm512_setzero_ps(); 4];
             for (c, b) in b.iter_mut().enumerate() {
+                if AHEAD {
+                    ask_for(ahead.wrapping_add(c * ahead_stride + p), 16);
+                }
                 *b = load(rhs.add(c * rhs_stride + p));
             }
             for (r, sums) in sums.iter_mut().enumerate().take(R) {
@@ -295,11 +318,12 @@ unsafe fn float_dot<const R: usize, T: FloatOperand>(
 /// # Safety
 /// As `Kernels::dot`, with `R` rows.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-unsafe fn int_dot<const R: usize>(
+unsafe fn int_dot<const R: usize, const AHEAD: bool>(
     k: usize,
     lhs: *const i8,
     (rhs, rhs_stride): (*const i8, usize),
     bias: *const i32,
+    (ahead, ahead_stride): (*const i8, usize),
     target: &Target<i32>,
 ) {
     let flip = _mm512_set1_epi8(i8::MIN);
@@ -307,8 +331,13 @@ unsafe fn int_dot<const R: usize>(
     for p in (0..k).step_by(64) {
         // SAFETY: `p + 64 ≤ k`: within each of the `R` staged rows and the four rows of B.
         unsafe {
-            let b: [__m512i; 4] =
-                std::array::from_fn(|c| _mm512_xor_si512(_mm512_loadu_si512(rhs.add(c * rhs_stride + p).cast()), flip));
+            let mut b = [_mm512_setzero_si512(); 4];
+            for (c, b) in b.iter_mut().enumerate() {
+                if AHEAD {
+                    ask_for(ahead.wrapping_add(c * ahead_stride + p), 64);
+                }
+                *b = _mm512_xor_si512(_mm512_loadu_si512(rhs.add(c * rhs_stride + p).cast()), flip);
+            }
             for (r, sums) in sums.iter_mut().enumerate().take(R) {
                 let a = _mm512_loadu_si512(lhs.add(r * INT_DOT_STRIDE + p).cast());
                 for (sum, &b) in sums.iter_mut().zip(&b) {

@@ -23,6 +23,8 @@ mod driver;
 mod kernel_avx2;
 #[cfg(target_arch = "x86_64")]
 mod kernel_avx512;
+#[cfg(feature = "meter")]
+pub mod meter;
 mod pack;
 mod pairs;
 mod path;
@@ -105,6 +107,8 @@ macro_rules! operand {
             #[track_caller]
             fn gemm_on(path: Path, a: Tile<'_, Self>, b: Rhs<'_, Self>, c: &mut TileMut<'_, $out>, store: Store) {
                 let path = path.checked();
+                #[cfg(feature = "meter")]
+                meter::note(a.rows(), &b);
                 match path.path() {
                     #[cfg(target_arch = "x86_64")]
                     Path::Avx512 => driver::run::<$avx512>(path, a, b, c, store),

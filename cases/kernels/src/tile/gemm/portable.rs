@@ -106,6 +106,7 @@ macro_rules! kernels {
             lhs: *const $wide,
             (rhs, stride): (*const $in, usize),
             _: *const $out,
+            _: Option<(*const $in, usize)>,
             target: Target<$out>,
         ) {
             // SAFETY: `rows` rows of `k` elements at `lhs`, `DOT_NR` rows at `rhs` (contract).
