@@ -85,8 +85,13 @@ impl std::fmt::Debug for Session {
 impl Session {
     /// Starts one runtime per rank, all with this configuration.
     pub fn new(instance: Box<dyn Instance>, config: &RuntimeConfig) -> Result<Self, ConfigError> {
+        // Ranks run beside each other: with fixed processors, each begins at one of its own.
+        let of_rank = |rank: usize| RuntimeConfig {
+            first_processor: config.first_processor.map(|first| first + rank),
+            ..config.clone()
+        };
         let runtimes = (0..instance.ranks())
-            .map(|_| Runtime::new(instance.configure(config.clone())))
+            .map(|rank| Runtime::new(instance.configure(of_rank(rank))))
             .collect::<Result<_, _>>()?;
         Ok(Self { instance, runtimes })
     }

@@ -169,22 +169,93 @@ fn a_passing_case_reports_every_dispatch() {
 }
 
 #[test]
-fn a_delay_is_part_of_every_sample() {
-    let delay = 20_000_000;
+fn a_delay_is_a_share_of_what_the_dispatch_before_took_by_itself() {
     let run = run(
         "delay",
         "rmsnorm",
         AMPLE,
-        &["--param=mode=decode", "--rounds", "2", "--delay-ns", "20000000"],
+        &["--param=mode=decode", "--warmup", "1", "--rounds", "4", "--delay", "9"],
     );
     run.check(0, "pass", "");
-    assert!(
-        run.of("sample")
-            .iter()
-            .all(|s| s["device_ns"].as_u64().unwrap() >= delay)
+    let dispatches = run.of("dispatch");
+    let device = |index: usize| dispatches[index]["device_ns"].as_u64().unwrap();
+    // What dispatch 1, the warm-up, took is not delayed itself; nine times that is spent in dispatch 2, and what
+    // dispatch 2 took besides, nine times, in dispatch 3.
+    assert!(device(2) >= 9 * device(1), "{dispatches:?}");
+    let own = device(2) - 9 * device(1);
+    assert!(device(3) >= 9 * own, "{dispatches:?}");
+    let samples: Vec<u64> = run
+        .of("sample")
+        .iter()
+        .map(|s| s["device_ns"].as_u64().unwrap())
+        .collect();
+    assert_eq!(samples, [2, 3, 4, 5].map(device));
+}
+
+#[test]
+fn timed_dispatches_wait_for_their_turn_and_say_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let [take, done] = ["take", "done"].map(|name| directory.path().join(name));
+    for path in [&take, &done] {
+        rustix::fs::mkfifoat(rustix::fs::CWD, path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+    }
+    let turns = format!("--turns={},{}", take.display(), done.display());
+    std::thread::scope(|scope| {
+        let given = scope.spawn(|| {
+            use std::io::{Read as _, Write as _};
+            // Ready before each of two dispatches, and once more before the end.
+            let mut take = std::fs::OpenOptions::new().write(true).open(&take).unwrap();
+            let mut done = std::fs::File::open(&done).unwrap();
+            for _ in 0..3 {
+                done.read_exact(&mut [0]).unwrap();
+                take.write_all(b".").unwrap();
+            }
+            done.read(&mut [0]).unwrap()
+        });
+        let run = run(
+            "turns",
+            "rmsnorm",
+            AMPLE,
+            &["--param=mode=decode", "--rounds", "2", &turns],
+        );
+        run.check(0, "pass", "");
+        assert_eq!(run.of("sample").len(), 2);
+        assert_eq!(given.join().unwrap(), 0, "it was ready a fourth time");
+    });
+}
+
+#[test]
+fn nobody_who_gives_turns_keeps_nobody_from_measuring() {
+    let directory = tempfile::tempdir().unwrap();
+    let [take, done] = ["take", "done"].map(|name| directory.path().join(name));
+    // Files, not pipes: the first turn that is waited for is the end of a file.
+    std::fs::write(&take, "").unwrap();
+    std::fs::write(&done, "").unwrap();
+    let turns = format!("--turns={},{}", take.display(), done.display());
+    let run = run(
+        "no-turns",
+        "rmsnorm",
+        AMPLE,
+        &["--param=mode=decode", "--rounds", "2", &turns],
     );
-    // The correctness dispatch is not delayed.
-    assert!(run.of("dispatch")[0]["device_ns"].as_u64().unwrap() < delay);
+    run.check(0, "pass", "");
+    assert_eq!(run.of("sample").len(), 2);
+}
+
+#[test]
+fn turns_that_cannot_be_taken_are_a_setup_error() {
+    let run = run(
+        "lost-turns",
+        "rmsnorm",
+        AMPLE,
+        &[
+            "--param=mode=decode",
+            "--rounds",
+            "2",
+            "--turns=/nowhere/take,/nowhere/done",
+        ],
+    );
+    run.check(1, "setup-error", "configuration");
 }
 
 #[test]

@@ -112,6 +112,9 @@ pub struct RuntimeConfig {
     pub scope_records: usize,
     /// Whether the report has the requests of the run.
     pub keep_requests: bool,
+    /// Keeps core `i` on the processor `n + i`, counted over those that the process may use and round again,
+    /// and the program on processor `n` while it runs; `None` leaves it to the operating system.
+    pub first_processor: Option<usize>,
 }
 
 impl RuntimeConfig {
@@ -124,6 +127,7 @@ impl RuntimeConfig {
             timeouts: Timeouts::DEFAULT,
             scope_records: 256,
             keep_requests: false,
+            first_processor: None,
         }
     }
 
@@ -138,6 +142,13 @@ impl RuntimeConfig {
     #[must_use]
     pub const fn with_requests(mut self) -> Self {
         self.keep_requests = true;
+        self
+    }
+
+    /// The same with cores that stay on their processors, from number `first` on: for measurements.
+    #[must_use]
+    pub const fn with_fixed_processors(mut self, first: usize) -> Self {
+        self.first_processor = Some(first);
         self
     }
 

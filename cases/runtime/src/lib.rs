@@ -136,6 +136,7 @@ mod models;
 mod orchestrator;
 mod overlap;
 mod pools;
+mod processors;
 mod queue;
 mod region;
 mod report;

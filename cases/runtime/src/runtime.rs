@@ -10,6 +10,7 @@ use crate::halt::Halted;
 use crate::ids::RingId;
 use crate::memory::{Home, Memory};
 use crate::orchestrator::{Book, Orchestrator};
+use crate::processors::Processors;
 use crate::report::{RunEnd, RunReport};
 use crate::requests::Requests;
 use crate::ring::Ring;
@@ -28,6 +29,7 @@ pub struct Runtime {
     threads: Vec<JoinHandle<()>>,
     watchdog: Option<JoinHandle<()>>,
     poisoned: bool,
+    processors: Option<Processors>,
 }
 
 /// Ends a runtime's runs from outside.
@@ -60,6 +62,7 @@ impl Runtime {
         let [a, b, c, d] = RingId::ALL;
         let memories = [map(a)?, map(b)?, map(c)?, map(d)?];
         let book = Book::new(&config);
+        let processors = config.first_processor.map(Processors::of_this_thread);
         let shared = Arc::new(Shared::new(config, memories));
         let watch = Arc::new(Watch::default());
         let mut runtime = Self {
@@ -69,6 +72,7 @@ impl Runtime {
             threads: Vec::new(),
             watchdog: None,
             poisoned: false,
+            processors,
         };
         runtime.start()?;
         Ok(runtime)
@@ -77,9 +81,15 @@ impl Runtime {
     fn start(&mut self) -> Result<(), ConfigError> {
         for core in 0..self.shared.cores.len() {
             let shared = Arc::clone(&self.shared);
+            let processors = self.processors.clone();
             let thread = std::thread::Builder::new()
                 .name(format!("core-{core}"))
-                .spawn(move || worker::work(&shared, core))
+                .spawn(move || {
+                    if let Some(processors) = processors {
+                        processors.keep(core);
+                    }
+                    worker::work(&shared, core);
+                })
                 .map_err(|source| ConfigError::Thread { core, source })?;
             self.threads.push(thread);
         }
@@ -130,6 +140,7 @@ impl Runtime {
         }
         self.book.clear();
         self.shared.reset();
+        let _kept = self.processors.as_ref().map(Processors::borrow);
         self.shared.program_blocked.enter(0);
         self.shared.program_draining.enter(0);
         if self.shared.stopped.load(Ordering::SeqCst) {

@@ -4,6 +4,7 @@ mod dependencies;
 mod ends;
 mod limits;
 mod placement;
+mod processors;
 mod programs;
 mod reruns;
 mod stalls;

@@ -61,6 +61,20 @@ fn pair(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
+fn share(text: &str) -> Result<f64, String> {
+    let share: f64 = text.parse().map_err(|e| format!("`{text}`: {e}"))?;
+    if (0.0..=100.0).contains(&share) {
+        Ok(share)
+    } else {
+        Err(format!("a share is between 0 and 100, not {text}"))
+    }
+}
+
+fn turns(text: &str) -> Result<(PathBuf, PathBuf), String> {
+    let (take, done) = text.split_once(',').ok_or("two pipes are written TAKE,DONE")?;
+    Ok((take.into(), done.into()))
+}
+
 /// Arguments of `run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
@@ -102,9 +116,12 @@ pub(crate) struct RunArgs {
     /// Give an allocation without reclaim up after this time.
     #[arg(long, value_name = "MS")]
     pub(crate) alloc_timeout_ms: Option<u64>,
-    /// Keep every timed dispatch busy for this long, to audit that a slow-down shows.
-    #[arg(long, value_name = "NS", default_value_t = 0)]
-    pub(crate) delay_ns: u64,
+    /// Keep every timed dispatch busy for this share of what the one before took by itself, to audit that a slowdown shows.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
+    pub(crate) delay: f64,
+    /// Take turns with another process: say over DONE that a timed dispatch may begin, wait for TAKE.
+    #[arg(long, value_name = "TAKE,DONE", value_parser = turns)]
+    pub(crate) turns: Option<(PathBuf, PathBuf)>,
 }
 
 /// Parses, runs, and maps the verdict to the exit status: 0 pass or no verdict, 1 anything else; 2 for bad arguments is clap's own.

@@ -8,6 +8,7 @@ mod list;
 mod memory;
 mod report;
 mod run;
+mod turns;
 mod verdict;
 mod wire;
 

@@ -19,6 +19,7 @@ use serde_json::Value;
 use crate::cli::RunArgs;
 use crate::human::Human;
 use crate::report::Report;
+use crate::turns::Turns;
 use crate::verdict::{Verdict, stall_class};
 use crate::wire::{self, Event, RingConfig, Stage};
 
@@ -224,7 +225,8 @@ impl Case<'_> {
         if let Some(ms) = a.alloc_timeout_ms {
             timeouts.alloc = Duration::from_millis(ms);
         }
-        Ok(RuntimeConfig::new(rings, a.cores.unwrap_or(machine)).with_timeouts(timeouts))
+        let config = RuntimeConfig::new(rings, a.cores.unwrap_or(machine)).with_timeouts(timeouts);
+        Ok(config.with_fixed_processors(0))
     }
 
     /// The case; `Err` is a verdict that ends it early.
@@ -246,7 +248,7 @@ impl Case<'_> {
 
     fn dispatches(&mut self, session: &mut Session) -> Result<Verdict, Verdict> {
         self.stage("runtime", "runtime", |case| {
-            case.dispatch(session, 0, "correctness").map(|_| ())
+            case.dispatch(session, 0, "correctness", Duration::ZERO).map(|_| ())
         })?;
         if session.instance().has_golden() {
             self.stage("golden", "compute golden", |_| {
@@ -286,12 +288,30 @@ impl Case<'_> {
 
     fn benchmark(&mut self, session: &mut Session) -> Result<(), Verdict> {
         let (warmup, rounds) = (self.args.warmup, self.args.rounds);
+        let mut took = Duration::ZERO;
         for index in 1..=warmup {
-            self.dispatch(session, index, "warmup")?;
+            took = self.dispatch(session, index, "warmup", Duration::ZERO)?;
         }
+        // Waiting for a turn is no part of a sample.
+        let mut turns = self.args.turns.as_ref().map(Turns::open).transpose().map_err(|error| {
+            Verdict::new(
+                "setup-error",
+                "configuration",
+                format!("failed to open the pipes of the turns: {error}"),
+            )
+        })?;
         let mut samples = Vec::new();
+        let mut delay = took.mul_f64(self.args.delay);
         for index in warmup + 1..=warmup + rounds {
-            let device_ns = self.dispatch(session, index, "timed")?;
+            if !turns.as_mut().is_none_or(Turns::wait) {
+                turns = None;
+            }
+            let took = self.dispatch(session, index, "timed", delay)?;
+            // What this dispatch took by itself says how long the next one is delayed; on a machine whose
+            // speed changes, a share of any other time would not be that share.
+            delay = took.saturating_sub(delay).mul_f64(self.args.delay);
+            // A dispatch of no measurable time is still a positive sample.
+            let device_ns = (took.as_nanos() as u64).max(1);
             self.emit(&Event::Sample {
                 index,
                 device_ns,
@@ -299,12 +319,19 @@ impl Case<'_> {
             });
             samples.push(device_ns);
         }
+        turns.as_mut().map(Turns::wait);
         self.human.samples(&samples);
         Ok(())
     }
 
-    /// One dispatch with everything that is reported about it; its device time in nanoseconds.
-    fn dispatch(&mut self, session: &mut Session, index: u32, kind: &'static str) -> Result<u64, Verdict> {
+    /// One dispatch with everything that is reported about it; its device time.
+    fn dispatch(
+        &mut self,
+        session: &mut Session,
+        index: u32,
+        kind: &'static str,
+        delay: Duration,
+    ) -> Result<Duration, Verdict> {
         let a = self.args;
         let asked = RingConfig {
             heap: a.ring_heap,
@@ -326,11 +353,6 @@ impl Case<'_> {
             let message = format!("asked for {asked:?}, the runtime has {other:?}");
             return Err(Verdict::new("config-not-applied", "ring-differs", message));
         }
-        let delay = if kind == "timed" {
-            Duration::from_nanos(a.delay_ns)
-        } else {
-            Duration::ZERO
-        };
         let dispatch = if kind == "correctness" {
             session.dispatch(delay)
         } else {
@@ -343,9 +365,7 @@ impl Case<'_> {
             self.failure(index, rank, &dispatch);
             return Err(Verdict::of_failure(&dispatch.ranks[rank]));
         }
-        let device = dispatch.device().expect("every rank passed");
-        // A dispatch of no measurable time is still a positive sample.
-        Ok((device.as_nanos() as u64).max(1))
+        Ok(dispatch.device().expect("every rank passed"))
     }
 
     /// Evidence of the rank that failed first.
