@@ -19,7 +19,7 @@ mod table;
 
 pub use method::Method;
 pub use noise::Noise;
-pub use table::write;
+pub use table::{write, write_by_kernel};
 
 /// Slowdowns that are injected, as shares.
 pub const EFFECTS: [f64; 4] = [0.03, 0.05, 0.10, 0.20];

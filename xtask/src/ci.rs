@@ -89,6 +89,8 @@ pub const CHECKS: &[Check] = &[
             "--test",
             "decode_layers",
             "--test",
+            "moe_prefill",
+            "--test",
             "prefill_layers",
         ])],
     },

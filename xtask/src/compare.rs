@@ -24,7 +24,7 @@ mod severity;
 mod summary;
 
 pub use common_mode::CommonMode;
-pub use confirm::{Confirmation, Suspect, common_ratio, confirm, suspects};
+pub use confirm::{Confirmation, Environment, PROBES, Suspect, common_ratio, confirm, probes, slack, suspects};
 pub use fresh::{Fresh, Remeasured, judge_fresh};
 pub use latency::{Design, Direction, Effect, LatencyVerdict, Reading, Undecided, Unlikely, judge_medians};
 pub use outcome_change::OutcomeChange;
@@ -76,6 +76,8 @@ pub struct Comparison {
     pub host_differences: Vec<FactDifference>,
     /// Whether all cases moved together.
     pub common_mode: Option<CommonMode>,
+    /// What of that was the machine, where enough cases were measured again to tell.
+    pub environment: Option<Environment>,
     /// How many latency tests were corrected for together.
     pub family: usize,
     /// Cases whose reference is of another commit than the one that `base` names: their rows were accepted earlier.
@@ -301,6 +303,7 @@ fn compare(
         not_selected,
         host_differences,
         common_mode,
+        environment: None,
         family: judged.family,
         earlier: BTreeSet::new(),
         age_days: None,

@@ -6,6 +6,8 @@ use std::{fmt, ops::Range, sync::Arc};
 
 use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode};
 
+use crate::count::counted;
+
 /// A part of a source text, in bytes.
 pub type Span = Range<usize>;
 
@@ -152,10 +154,9 @@ impl Problems {
         }
         let mut files: Vec<_> = self.0.iter().map(|problem| problem.source.name()).collect();
         files.dedup();
-        let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-        text.push_str(&plural(self.0.len(), "problem"));
+        text.push_str(&counted(self.0.len(), "problem"));
         text.push_str(" in ");
-        text.push_str(&plural(files.len(), "file"));
+        text.push_str(&counted(files.len(), "file"));
         text
     }
 }

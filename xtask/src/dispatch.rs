@@ -346,15 +346,17 @@ impl<'a> Dispatcher<'a, '_> {
     }
 }
 
-/// What a case takes of this machine. Rings that are declared without a memory need are its least.
+/// What a case takes of this machine.
 fn claim(case: &PlannedCase) -> Claim {
-    let rings = case
-        .rings
-        .heap_total()
-        .map_or(0, Bytes::get)
-        .saturating_mul(u64::from(case.ranks));
     Claim {
-        memory_bytes: case.memory.map_or(rings, Bytes::get),
+        memory_bytes: memory_of(case),
         benchmarks: case.bench.rounds > 0,
     }
+}
+
+/// Bytes that a case may take. Rings that are declared without a memory need are its least.
+pub fn memory_of(case: &PlannedCase) -> u64 {
+    let rings = || case.rings.heap_total().map_or(0, Bytes::get);
+    case.memory
+        .map_or_else(|| rings().saturating_mul(u64::from(case.ranks)), Bytes::get)
 }

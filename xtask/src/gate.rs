@@ -8,6 +8,7 @@ use crate::case_id::CaseId;
 use crate::compare::{
     CaseDiff, Comparison, Confirmation, Direction, LatencyVerdict, OutcomeChange, RingFinding, Standing,
 };
+use crate::count::counted;
 use crate::exit::Exit;
 use crate::outcome::OutcomeKind;
 use crate::record::{Run, RunStatus};
@@ -145,7 +146,7 @@ pub fn decide_in(policy: &Policy, comparison: &Comparison, run: &Run, around: Su
 fn nothing_compared(comparison: &Comparison) -> String {
     let (base, now) = (&comparison.base, &comparison.now);
     match comparison.standing {
-        Standing::Compared(cases) => format!("{cases} cases of {} have a reference", now.label),
+        Standing::Compared(cases) => format!("{} of {} with a reference", counted(cases, "case"), now.label),
         Standing::EmptyRun => format!("{} holds no record: nothing was compared", now.label),
         Standing::NoBaseline => format!(
             "there is no baseline for platform `{}`: accept a run first (`cargo xtask baseline accept`)",
@@ -226,7 +227,10 @@ impl Findings<'_> {
 fn of_run(findings: &mut Findings<'_>, comparison: &Comparison, run: &Run, around: Surroundings<'_>) {
     let provenance = &run.provenance;
     if let Some(common) = &comparison.common_mode {
-        findings.run(Kind::CommonMode, || common.to_string());
+        findings.run(Kind::CommonMode, || match &comparison.environment {
+            Some(environment) => format!("{common}; {environment}"),
+            None => common.to_string(),
+        });
     }
     if !comparison.host_differences.is_empty() {
         findings.run(Kind::OtherHostClass, || {
@@ -367,6 +371,9 @@ fn of_latency(findings: &mut Findings<'_>, diff: &CaseDiff) {
         },
         (Some(Confirmation::Cleared(verdict)), first) => findings.case(Kind::Cleared, diff, || {
             format!("was {}, measured again: {verdict}", first.token())
+        }),
+        (Some(Confirmation::Explained(_)), first) => findings.case(Kind::Cleared, diff, || {
+            format!("was {}, and moved no further than the machine did", first.token())
         }),
         (Some(Confirmation::Unclear(verdict)), first) => findings.case(Kind::Unclear, diff, || {
             format!("was {}, measured again and still {verdict}", first.token())

@@ -115,6 +115,13 @@ impl KernelBinary {
         &self.path
     }
 
+    /// Whether the binary can take turns with another one; those of early baselines can't.
+    pub fn takes_turns(&self) -> bool {
+        let binary = &self.path;
+        let help = Shell::new().and_then(|shell| cmd!(shell, "{binary} run --help").quiet().ignore_stderr().read());
+        help.is_ok_and(|help| help.contains("--turns"))
+    }
+
     /// Asks the binary for its kernels.
     pub fn list(&self) -> Result<Kernels, KernelBinaryError> {
         let binary = &self.path;

@@ -9,6 +9,7 @@ use std::io::{self, Write};
 
 use crate::case_id::CaseId;
 use crate::compare::{CaseDiff, Comparison};
+use crate::count::counted;
 use crate::gate::GateVerdict;
 use crate::record::{CaseRecord, Run};
 
@@ -118,6 +119,7 @@ impl<'a> Report<'a> {
         let comparison = self.comparison;
         let mut notes = Vec::new();
         notes.extend(comparison.common_mode.map(|common| common.to_string()));
+        notes.extend(comparison.environment.map(|environment| environment.to_string()));
         if !comparison.host_differences.is_empty() {
             let facts: Vec<String> = comparison.host_differences.iter().map(ToString::to_string).collect();
             notes.push(format!(
@@ -127,8 +129,8 @@ impl<'a> Report<'a> {
         }
         if comparison.not_selected > 0 {
             notes.push(format!(
-                "{} cases of the reference were not selected and are not judged",
-                comparison.not_selected
+                "not selected, and not judged: {} of the reference",
+                counted(comparison.not_selected, "case")
             ));
         }
         if let Some(age) = comparison.age_days.filter(|age| *age > comparison.rules.max_age_days) {

@@ -150,6 +150,11 @@ impl RunDir {
         self.records.write_all(&line)
     }
 
+    /// From now on the run is to cover those of its planned cases that `keep` says, as its plan turned out to be too large.
+    pub fn narrow(&mut self, keep: impl Fn(&CaseId) -> bool) {
+        self.provenance.planned.retain(keep);
+    }
+
     /// Writes that the run has ended, and `results.csv`. `status` is checked against the records on reading.
     pub fn close(mut self, ended: String, status: RunStatus) -> Result<Run, ResumeError> {
         self.records.sync_data()?;

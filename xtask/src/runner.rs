@@ -71,7 +71,7 @@ pub struct Observation {
 }
 
 /// How cases of one kind are started and read.
-pub trait Runner: Sync {
+pub trait Runner: Send + Sync {
     /// What to start for `assignment`; its log, report and limits are the runner's to set.
     fn launch(&self, assignment: &Assignment<'_>) -> Result<ChildSpec, LaunchError>;
 

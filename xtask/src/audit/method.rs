@@ -1,7 +1,7 @@
 //! Ways to call a case slower, on the same samples.
 
 use super::{CaseData, Runs};
-use crate::compare::{Direction, LatencyVerdict, Remeasured, Rules, common_ratio, judge_fresh, judge_medians};
+use crate::compare::{Direction, LatencyVerdict, Remeasured, Rules, common_ratio, judge_fresh, judge_medians, slack};
 use crate::stats::{self, SplitMix};
 
 /// A way to call a case slower.
@@ -93,7 +93,11 @@ fn confirmed(cases: &[CaseData], rules: &Rules) -> Vec<bool> {
     let first = judged(cases, rules);
     let common = common_ratio(first.iter());
     let suspects: Vec<usize> = (0..cases.len())
-        .filter(|&index| first[index].suspicion(common, rules) == Some(Direction::Slower))
+        .filter(|&index| {
+            let case = &cases[index];
+            let slack = slack(&run_medians(&case.base), case.now.len());
+            first[index].suspicion(common, slack, rules) == Some(Direction::Slower)
+        })
         .collect();
     let medians = |(base, now): &(Vec<f64>, Vec<f64>)| Some((stats::median(base)?, stats::median(now)?));
     let all: Vec<Vec<(f64, f64)>> = suspects

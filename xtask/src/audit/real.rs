@@ -8,11 +8,13 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use super::{CaseData, EFFECTS, Plan, Runs};
 use crate::compare::Rules;
-use crate::stats::{self, SplitMix};
+use crate::stats::SplitMix;
+use crate::turns::{Pipes, Turnstile};
 
 /// A kernel to take process runs of.
 #[derive(Clone, Debug)]
@@ -23,25 +25,31 @@ pub struct Subject {
     pub options: Vec<String>,
 }
 
+impl std::fmt::Display for Subject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.kernel)?;
+        self.options.iter().try_for_each(|option| write!(f, " {option}"))
+    }
+}
+
 /// Process runs of one kernel, one of each in every turn.
 #[derive(Clone, Debug, Default)]
 pub struct Pool {
     /// Without a slowdown, as the reference.
     base: Runs,
-    /// Without a slowdown, as the sweep's program: a run is never held against itself.
-    same: Runs,
-    /// With each of [`EFFECTS`].
-    slowed: [Runs; EFFECTS.len()],
+    /// As the sweep's program: without a slowdown (a run is never held against itself), then with each of [`EFFECTS`].
+    now: [Runs; PROGRAMS],
+    /// The reference's program and each of those, in turn.
+    pairs: [Vec<(Vec<f64>, Vec<f64>)>; PROGRAMS],
 }
+
+/// Programs that are held against the reference's.
+const PROGRAMS: usize = 1 + EFFECTS.len();
 
 impl Pool {
     /// Turns that were taken.
     pub fn turns(&self) -> usize {
         self.base.len()
-    }
-
-    fn program(&self, effect: Option<usize>) -> &Runs {
-        effect.map_or(&self.same, |effect| &self.slowed[effect])
     }
 }
 
@@ -66,51 +74,114 @@ pub enum PoolError {
         #[source]
         source: io::Error,
     },
+    /// Two process runs can't take turns.
+    #[error("failed to let two process runs of `{kernel}` take turns")]
+    Turns {
+        /// The kernel.
+        kernel: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
     /// No timed dispatch.
     #[error("`{0}` reported no sample")]
     NoSamples(String),
 }
 
-/// One process run: its samples, ns.
-fn process_run(binary: &Path, subject: &Subject, rounds: usize, delay_ns: u64) -> Result<Vec<f64>, PoolError> {
-    let kernel = subject.kernel.clone();
-    let report = |source| PoolError::Report {
-        kernel: kernel.clone(),
-        source,
-    };
-    let file = tempfile::NamedTempFile::new().map_err(report)?;
-    let (name, options, path) = (&subject.kernel, &subject.options, file.path());
-    let (rounds, delay) = (rounds.to_string(), delay_ns.to_string());
-    let start = |source| PoolError::Start {
-        kernel: kernel.clone(),
-        source,
-    };
-    // The runtime's defaults, which the kernels of an audit fit in.
-    let (heap, slots) = (
-        [268_435_456; 4].map(|n: u32| n.to_string()).join(","),
-        [16384; 4].map(|n: u32| n.to_string()).join(","),
-    );
-    let shell = xshell::Shell::new().map_err(start)?;
-    xshell::cmd!(
-        shell,
-        "{binary} run {name} {options...} --seed 0 --ring-heap {heap} --ring-task-window {slots} --ring-dep-pool {slots} --warmup 1 --rounds {rounds} --delay-ns {delay} --report {path}"
-    )
-    .quiet()
-    .ignore_stdout()
-    .ignore_stderr()
-    .run()
-    .map_err(start)?;
-    let text = std::fs::read_to_string(path).map_err(report)?;
-    let samples: Vec<f64> = text
-        .lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter(|event| event["event"] == "sample")
-        .filter_map(|event| event["device_ns"].as_f64())
-        .collect();
-    if samples.is_empty() {
-        return Err(PoolError::NoSamples(kernel));
+/// How process runs are made.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch<'a> {
+    /// The `kernel` binary.
+    pub binary: &'a Path,
+    /// Timed dispatches, where the subject's options don't say.
+    pub rounds: usize,
+}
+
+impl Launch<'_> {
+    fn rounds(&self, subject: &Subject) -> usize {
+        let options = &subject.options;
+        let at = options.iter().position(|option| option == "--rounds");
+        let given = at.and_then(|at| options.get(at + 1)?.parse().ok());
+        given.unwrap_or(self.rounds)
     }
-    Ok(samples)
+
+    /// One process run whose timed dispatches are longer by the share `delay`: its samples, ns.
+    fn alone(&self, subject: &Subject, delay: f64, pipes: Option<&Pipes>) -> Result<Vec<f64>, PoolError> {
+        let kernel = subject.kernel.clone();
+        let report = |source| PoolError::Report {
+            kernel: kernel.clone(),
+            source,
+        };
+        let file = tempfile::NamedTempFile::new().map_err(report)?;
+        let (binary, name, options, path) = (self.binary, &subject.kernel, &subject.options, file.path());
+        let start = |source| PoolError::Start {
+            kernel: kernel.clone(),
+            source,
+        };
+        // The runtime's defaults, which the kernels of an audit fit in.
+        let (heap, slots) = (
+            [268_435_456; 4].map(|n: u32| n.to_string()).join(","),
+            [16384; 4].map(|n: u32| n.to_string()).join(","),
+        );
+        let rounds = (!options.iter().any(|option| option == "--rounds"))
+            .then(|| ["--rounds".to_owned(), self.rounds.to_string()]);
+        let rounds = rounds.iter().flatten();
+        let turns = pipes.map(|pipes| ["--turns".to_owned(), pipes.argument()]);
+        let turns = turns.iter().flatten();
+        let delay = delay.to_string();
+        let shell = xshell::Shell::new().map_err(start)?;
+        xshell::cmd!(
+            shell,
+            "{binary} run {name} {options...} {rounds...} {turns...} --seed 0 --ring-heap {heap} --ring-task-window {slots} --ring-dep-pool {slots} --warmup 1 --delay {delay} --report {path}"
+        )
+        .quiet()
+        .ignore_stdout()
+        .ignore_stderr()
+        .run()
+        .map_err(start)?;
+        let text = std::fs::read_to_string(path).map_err(report)?;
+        let samples: Vec<f64> = text
+            .lines()
+            .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+            .filter(|event| event["event"] == "sample")
+            .filter_map(|event| event["device_ns"].as_f64())
+            .collect();
+        if samples.is_empty() {
+            return Err(PoolError::NoSamples(kernel));
+        }
+        Ok(samples)
+    }
+
+    /// A process run without a delay and one with it, their timed dispatches in turn.
+    fn in_turn(&self, subject: &Subject, delay: f64) -> Result<(Vec<f64>, Vec<f64>), PoolError> {
+        let failed = |source| PoolError::Turns {
+            kernel: subject.kernel.clone(),
+            source,
+        };
+        let directory = tempfile::tempdir().map_err(failed)?;
+        let turnstile = Turnstile::create(directory.path()).map_err(failed)?;
+        let ended = [AtomicBool::new(false), AtomicBool::new(false)];
+        let (runs, presided) = std::thread::scope(|scope| {
+            let threads = [(0, 0.0), (1, delay)].map(|(side, delay)| {
+                let (pipes, ended) = (&turnstile.pipes()[side], &ended[side]);
+                scope.spawn(move || {
+                    let run = self.alone(subject, delay, Some(pipes));
+                    ended.store(true, Ordering::SeqCst);
+                    run
+                })
+            });
+            let has_ended = |side: usize| ended[side].load(Ordering::SeqCst);
+            let rounds = u32::try_from(self.rounds(subject)).unwrap_or(u32::MAX);
+            let presided = turnstile.preside(rounds, &has_ended, &mut || {});
+            (
+                threads.map(|thread| thread.join().expect("a process run doesn't panic")),
+                presided,
+            )
+        });
+        presided.map_err(failed)?;
+        let [base, now] = runs;
+        Ok((base?, now?))
+    }
 }
 
 /// When no more process runs are taken.
@@ -122,48 +193,26 @@ pub struct Limit {
     pub until: Option<Instant>,
 }
 
-/// How many earlier process runs without a delay say what a share of the kernel's time is now.
-const RECENT: usize = 5;
-
 /// Takes process runs of every subject, without a slowdown and with each of [`EFFECTS`], all in turn.
-///
-/// A delay is a share of what the kernel took of late: a slower program is slower by its share on a
-/// busy machine too, so the delay grows with what the kernel takes.
 pub fn take(
-    binary: &Path,
+    launch: Launch<'_>,
     subjects: &[Subject],
     limit: Limit,
-    rounds: usize,
     told: &mut dyn FnMut(usize),
 ) -> Result<Vec<Pool>, PoolError> {
-    let mut recent: Vec<Vec<f64>> = Vec::new();
-    for subject in subjects {
-        let mut medians = Vec::new();
-        for _ in 0..RECENT {
-            medians.extend(stats::median(&process_run(binary, subject, rounds, 0)?));
-        }
-        recent.push(medians);
-    }
     let mut pools: Vec<Pool> = vec![Pool::default(); subjects.len()];
     for turn in 0..limit.turns {
         if limit.until.is_some_and(|until| Instant::now() >= until) {
             break;
         }
         told(turn);
-        for (index, subject) in subjects.iter().enumerate() {
-            let centre = stats::median(&recent[index]).unwrap_or(0.0);
-            // Forth and back, so that a drift over a turn favours no program.
-            let pool = &mut pools[index];
-            let mut programs = vec![(0.0, &mut pool.base), (0.0, &mut pool.same)];
-            programs.extend(EFFECTS.iter().copied().zip(&mut pool.slowed));
-            if turn % 2 == 1 {
-                programs.reverse();
+        for (subject, pool) in subjects.iter().zip(&mut pools) {
+            pool.base.push(launch.alone(subject, 0.0, None)?);
+            for program in 0..PROGRAMS {
+                let delay = program.checked_sub(1).map_or(0.0, |effect| EFFECTS[effect]);
+                pool.now[program].push(launch.alone(subject, delay, None)?);
+                pool.pairs[program].push(launch.in_turn(subject, delay)?);
             }
-            for (effect, runs) in programs {
-                runs.push(process_run(binary, subject, rounds, (centre * effect) as u64)?);
-            }
-            recent[index].remove(0);
-            recent[index].extend(pool.base.last().and_then(|samples| stats::median(samples)));
         }
     }
     Ok(pools)
@@ -184,11 +233,20 @@ pub fn disjoint_sweeps(pools: &[Pool], plan: &Plan, rules: &Rules) -> usize {
 }
 
 /// One sweep drawn from the pools: stretches for the reference, the sweep and the fresh runs, in this order.
-pub fn sweep(pools: &[Pool], plan: &Plan, rules: &Rules, seed: u64, effect: f64) -> Vec<CaseData> {
+///
+/// Its case 0, the one that is slowed down, is kernel `slowed`, or drawn too.
+pub fn sweep(
+    pools: &[Pool],
+    slowed: Option<usize>,
+    plan: &Plan,
+    rules: &Rules,
+    seed: u64,
+    effect: f64,
+) -> Vec<CaseData> {
     let mut rng = SplitMix::new(seed);
     let entry = EFFECTS.iter().position(|e| e.to_bits() == effect.to_bits());
-    // Which kernel is slowed down is drawn too: case 0 of the sweep.
-    let first = rng.below(pools.len());
+    let drawn = rng.below(pools.len());
+    let first = slowed.unwrap_or(drawn);
     let available = pools[first].turns();
     let pairs = rules.confirm_repeats * rules.confirm_looks;
     let spare = available.saturating_sub(turns_of_a_sweep(plan, rules));
@@ -202,15 +260,16 @@ pub fn sweep(pools: &[Pool], plan: &Plan, rules: &Rules, seed: u64, effect: f64)
     (0..pools.len())
         .map(|case| {
             let pool = &pools[(first + case) % pools.len()];
-            let program = pool.program(entry.filter(|_| case == 0));
+            let program = entry.filter(|_| case == 0).map_or(0, |effect| 1 + effect);
             let stretch =
                 |runs: &Runs, at: usize, length: usize| runs.iter().skip(at).take(length).cloned().collect::<Runs>();
             let turns = starts[2]..starts[2] + pairs;
-            let pair = |turn: usize| Some((pool.base.get(turn)?.clone(), program.get(turn)?.clone()));
             CaseData {
                 base: stretch(&pool.base, starts[0], plan.base_runs),
-                now: stretch(program, starts[1], plan.now_runs),
-                fresh: turns.filter_map(pair).collect(),
+                now: stretch(&pool.now[program], starts[1], plan.now_runs),
+                fresh: turns
+                    .filter_map(|turn| pool.pairs[program].get(turn).cloned())
+                    .collect(),
             }
         })
         .collect()

@@ -7,6 +7,7 @@ use super::{Context, Failure, comparing};
 use crate::{
     baseline::{self, Baseline, Found, Reference, Request},
     compare::LatencySummary,
+    count::counted,
     exit::Exit,
     host_class::HostClass,
     record::Nanos,
@@ -240,7 +241,12 @@ fn show(args: &ShowArgs, context: &mut Context<'_>) -> anyhow::Result<Exit> {
             difference.join(", ")
         )?;
     }
-    writeln!(context.err, "{}: {} cases", baseline.label(), baseline.rows.len())?;
+    writeln!(
+        context.err,
+        "{}: {}",
+        baseline.label(),
+        counted(baseline.rows.len(), "case")
+    )?;
     for accept in &baseline.accepts {
         writeln!(
             context.err,
@@ -272,8 +278,8 @@ fn tag(args: &TagArgs, context: &mut Context<'_>) -> anyhow::Result<Exit> {
     let paths = baseline::save(&comparing::baseline_dir(context), &baseline).context("failed to write the release")?;
     writeln!(
         context.err,
-        "{} cases kept as release {}: commit `{}`",
-        baseline.rows.len(),
+        "{} kept as release {}: commit `{}`",
+        counted(baseline.rows.len(), "case"),
         args.name,
         paths[0].display()
     )?;

@@ -9,6 +9,7 @@ use super::{Context, Failure, comparing};
 use crate::{
     baseline::Reference,
     compare::{self, Comparison},
+    count::counted,
     exit::Exit,
     gate::{self, Action, Fact, GateVerdict, Policy, Surroundings},
     record::Run,
@@ -85,15 +86,13 @@ pub fn tell(verdict: &GateVerdict, context: &mut Context<'_>) -> std::io::Result
     let word = if verdict.passed() { "passed" } else { "FAILED" };
     writeln!(
         context.out,
-        "gate {} {word}: {} of run {} against {}, {failures} failures, {} warnings",
+        "gate {} {word}: {} of run {} against {}, {}, {}",
         verdict.policy,
-        match verdict.compared {
-            1 => "1 case".to_owned(),
-            cases => format!("{cases} cases"),
-        },
+        counted(verdict.compared, "case"),
         verdict.run_id,
         plain(&verdict.reference),
-        verdict.reasons.len() - failures
+        counted(failures, "failure"),
+        counted(verdict.reasons.len() - failures, "warning")
     )
 }
 

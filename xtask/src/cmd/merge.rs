@@ -7,6 +7,7 @@ use anyhow::Context as _;
 
 use super::{Context, Failure, comparing};
 use crate::{
+    count::counted,
     exit::Exit,
     format::{RecordWire, RunWire, read::RecordsHeader},
     merge,
@@ -48,10 +49,10 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> anyhow::Result<Exit> {
     write(&target, &merged, &dirs).with_context(|| format!("failed to write `{}`", target.display()))?;
     writeln!(
         context.err,
-        "{} shards, {} cases, {} records: run {}",
-        shards.len(),
-        merged.provenance.planned.len(),
-        merged.records.len(),
+        "{}, {}, {}: run {}",
+        counted(shards.len(), "shard"),
+        counted(merged.provenance.planned.len(), "case"),
+        counted(merged.records.len(), "record"),
         args.id
     )?;
     Ok(Exit::Pass)

@@ -5,15 +5,20 @@
 //! program, in turn with the run's, are the best second opinion; without them the fresh runs of the run
 //! stand against the medians that the reference holds. Who is not sure and still looks slow
 //! ([`LatencyVerdict::asks_for_more`]) is looked at again, up to `confirm_looks` times.
+//!
+//! Where all cases moved together, most of them are suspects, and measuring every one again could take
+//! hours. A few of them, the [`probes`], are measured first: what they moved by in the sweep and not beside
+//! the reference's own program is what the machine did, and who moved no further is explained by that.
 
 use std::collections::BTreeMap;
 
+use super::common_mode::LEAST_CASES;
 use super::{CaseDiff, Comparison, Direction, Fresh, LatencyVerdict, Remeasured, Rules, judge_fresh};
 use crate::case_id::CaseId;
 use crate::stats;
 
 /// A case to measure again.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Suspect {
     /// The case.
     pub case: CaseId,
@@ -21,6 +26,31 @@ pub struct Suspect {
     pub direction: Direction,
     /// Fresh process runs per side and look.
     pub repeats: usize,
+    /// Ratio of its medians, relative to the median ratio of all cases.
+    pub ratio: f64,
+}
+
+/// How many cases tell what the machine did.
+pub const PROBES: usize = LEAST_CASES;
+
+/// What the machine did to all cases.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Environment {
+    /// By how much the probes' ratio in the sweep exceeds the one beside the reference's own program, in the median.
+    pub ratio: f64,
+    /// How many cases were measured so.
+    pub probes: usize,
+}
+
+impl std::fmt::Display for Environment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "the reference's own program moved by {:+.1} % too, in the median of {} cases measured again",
+            (self.ratio - 1.0) * 100.0,
+            self.probes
+        )
+    }
 }
 
 /// How a suspect fared.
@@ -32,6 +62,9 @@ pub enum Confirmation {
     Cleared(LatencyVerdict),
     /// The fresh runs can't say it either.
     Unclear(LatencyVerdict),
+    /// All cases moved together, and it moved no further than the machine: others that were measured again
+    /// beside the reference's own program tell how far that is.
+    Explained(Environment),
     /// No fresh runs came back; the first verdict stands.
     NotMeasured,
 }
@@ -43,6 +76,7 @@ impl Confirmation {
             Self::Confirmed(_) => "confirmed",
             Self::Cleared(_) => "cleared",
             Self::Unclear(_) => "unclear",
+            Self::Explained(_) => "explained",
             Self::NotMeasured => "not-measured-again",
         }
     }
@@ -72,51 +106,133 @@ pub fn suspects(comparison: &Comparison) -> Vec<Suspect> {
     let suspects = comparison.cases.iter().filter_map(|diff| {
         Some(Suspect {
             case: diff.case.clone(),
-            direction: diff.latency.suspicion(common, &comparison.rules)?,
+            direction: diff.suspicion(common, &comparison.rules)?,
             repeats: comparison.rules.confirm_repeats,
+            ratio: diff.latency.ratio()? / common,
         })
     });
     suspects.collect()
 }
 
+/// The suspects that are measured before all others, to tell what the machine did: where all cases moved
+/// together, those that moved just as far as all did. None where there are so few that all may be measured.
+pub fn probes(comparison: &Comparison, suspects: &[Suspect]) -> Vec<CaseId> {
+    if comparison.common_mode.is_none() || suspects.len() <= PROBES {
+        return Vec::new();
+    }
+    let mut nearest: Vec<&Suspect> = suspects.iter().collect();
+    nearest.sort_by(|a, b| a.ratio.ln().abs().total_cmp(&b.ratio.ln().abs()));
+    nearest
+        .into_iter()
+        .take(PROBES)
+        .map(|suspect| suspect.case.clone())
+        .collect()
+}
+
+/// What the machine did, where all cases moved together and enough of them were measured again beside the
+/// reference's own program.
+fn environment(comparison: &Comparison, fresh: &BTreeMap<CaseId, Fresh>) -> Option<Environment> {
+    comparison.common_mode?;
+    let moved = comparison.cases.iter().filter_map(|diff| {
+        let Fresh::Pairs(pairs) = fresh.get(&diff.case)? else {
+            return None;
+        };
+        let ratios: Vec<f64> = pairs.iter().map(|(base, now)| now / base).collect();
+        Some(diff.latency.ratio()? / stats::median(&ratios)?)
+    });
+    let moved: Vec<f64> = moved.filter(|ratio| ratio.is_finite() && *ratio > 0.0).collect();
+    (moved.len() >= PROBES).then_some(Environment {
+        ratio: stats::median(&moved)?,
+        probes: moved.len(),
+    })
+}
+
 /// Median ratio over cases; 1 where too few have one to speak of a common move.
 pub fn common_ratio<'a>(verdicts: impl Iterator<Item = &'a LatencyVerdict>) -> f64 {
     let ratios: Vec<f64> = verdicts.filter_map(LatencyVerdict::ratio).collect();
-    if ratios.len() < super::common_mode::LEAST_CASES {
+    if ratios.len() < LEAST_CASES {
         return 1.0;
     }
     stats::median(&ratios).unwrap_or(1.0)
 }
 
+/// The factor by which chance may make a run of `now` process runs look faster than it is, one time in ten at
+/// most, given the medians of the reference's process runs, ns.
+///
+/// On a machine whose speed changes by a tenth from one second to the next, a threshold of two percent alone
+/// would overlook every third slowdown of five. A reference of one process run doesn't tell how much it changes.
+pub fn slack(base: &[f64], now: usize) -> f64 {
+    let logs: Vec<f64> = base.iter().map(|ns| ns.ln()).filter(|log| log.is_finite()).collect();
+    if logs.len() < 3 || now == 0 {
+        return 1.0;
+    }
+    let mean = logs.iter().sum::<f64>() / logs.len() as f64;
+    let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (logs.len() - 1) as f64;
+    // The error of a median is about a quarter more than that of a mean.
+    let error = 1.25 * (variance * (1.0 / logs.len() as f64 + 1.0 / now as f64)).sqrt();
+    (ONE_IN_TEN * error).min(MOST_SLACK).exp()
+}
+
+/// Quantile of the normal distribution.
+const ONE_IN_TEN: f64 = 1.28;
+
+/// A machine that is wilder than this can't be helped by suspecting everything.
+const MOST_SLACK: f64 = 0.3;
+
+impl CaseDiff {
+    fn suspicion(&self, common: f64, rules: &Rules) -> Option<Direction> {
+        self.latency.suspicion(common, self.slack(), rules)
+    }
+
+    fn slack(&self) -> f64 {
+        let now = self.now.as_ref().and_then(|now| now.latency.as_ref());
+        slack(&held(self), now.map_or(0, |latency| latency.run_medians_ns.len()))
+    }
+}
+
 impl LatencyVerdict {
     /// What a case with this verdict is suspected of, where all cases moved by `common`.
-    pub fn suspicion(&self, common: f64, rules: &Rules) -> Option<Direction> {
+    ///
+    /// `slack` is a factor by which chance alone may make the case look faster than it is, see [`slack`].
+    pub fn suspicion(&self, common: f64, slack: f64, rules: &Rules) -> Option<Direction> {
+        let threshold = (1.0 + rules.suspect_threshold) / slack;
         match self {
             Self::Slower(_) => Some(Direction::Slower),
             Self::Faster(_) => Some(Direction::Faster),
             // Only slowness is worth the time: an unproven gain claims nothing.
             Self::Undecided(_, Some(reading)) => {
                 let ratio = reading.ratio.max(reading.ratio / common);
-                (ratio > 1.0 + rules.suspect_threshold).then_some(Direction::Slower)
+                (ratio > threshold).then_some(Direction::Slower)
             }
             // Unchanged beside a machine that became faster may be a slowdown.
-            Self::Unchanged(effect) => {
-                (effect.ratio / common > 1.0 + rules.suspect_threshold).then_some(Direction::Slower)
-            }
+            Self::Unchanged(effect) => (effect.ratio / common > threshold).then_some(Direction::Slower),
             Self::None | Self::Undecided(_, None) | Self::Implausible(..) => None,
         }
+    }
+
+    /// Whether a suspect moved no further than the machine did.
+    fn is_explained(&self, direction: Direction, environment: &Environment, slack: f64, rules: &Rules) -> bool {
+        let own = self.ratio().map(|ratio| ratio / environment.ratio);
+        let threshold = (1.0 + rules.suspect_threshold) / slack;
+        own.is_some_and(|own| match direction {
+            Direction::Slower => own <= threshold,
+            Direction::Faster => own >= 1.0 / threshold,
+        })
     }
 }
 
 /// Judges the fresh runs, with a correction over the suspects, and notes how each fared.
 ///
-/// A suspect without fresh runs is `NotMeasured`: it is not cleared by silence.
+/// A suspect without fresh runs is `Explained` where it moved as far as the machine did, and `NotMeasured`
+/// else: it is not cleared by silence.
 pub fn confirm(comparison: &mut Comparison, fresh: &BTreeMap<CaseId, Fresh>) {
+    comparison.environment = environment(comparison, fresh);
+    let environment = comparison.environment;
     let rules = comparison.rules.clone();
     let common = common_ratio(comparison.cases.iter().map(|diff| &diff.latency));
     let (mut measured, mut sides) = (Vec::new(), Vec::new());
     for (index, diff) in comparison.cases.iter_mut().enumerate() {
-        let Some(direction) = diff.latency.suspicion(common, &rules) else {
+        let Some(direction) = diff.suspicion(common, &rules) else {
             continue;
         };
         let remeasured = match fresh.get(&diff.case) {
@@ -130,7 +246,9 @@ pub fn confirm(comparison: &mut Comparison, fresh: &BTreeMap<CaseId, Fresh>) {
             None => Remeasured::InTurn(Vec::new()),
         };
         if remeasured.runs() == 0 {
-            diff.confirmation = Some(Confirmation::NotMeasured);
+            let slack = diff.slack();
+            let explained = environment.filter(|e| diff.latency.is_explained(direction, e, slack, &rules));
+            diff.confirmation = Some(explained.map_or(Confirmation::NotMeasured, Confirmation::Explained));
             continue;
         }
         measured.push((index, direction));
@@ -159,7 +277,7 @@ impl CaseDiff {
             Some(
                 Confirmation::Confirmed(verdict) | Confirmation::Cleared(verdict) | Confirmation::Unclear(verdict),
             ) => verdict,
-            Some(Confirmation::NotMeasured) | None => &self.latency,
+            Some(Confirmation::Explained(_) | Confirmation::NotMeasured) | None => &self.latency,
         }
     }
 }

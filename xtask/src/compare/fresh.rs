@@ -148,12 +148,14 @@ fn sureness(verdict: &LatencyVerdict) -> u8 {
 }
 
 impl LatencyVerdict {
-    /// True for the verdict of a suspect of a slowdown that another look may confirm: not sure yet, and
-    /// as it looks beyond the floor. Looking on only where it looks slow costs little and clears nobody
-    /// wrongly: whoever is not looked at again keeps the verdict that stands.
+    /// True for the verdict of a suspect of a slowdown that another look may decide: not sure yet, and
+    /// beyond the floor as it looks, or with too wide a spread to say anything. Looking on only there costs
+    /// little and clears nobody wrongly: whoever is not looked at again keeps the verdict that stands.
     pub fn asks_for_more(&self, rules: &Rules) -> bool {
         match self {
             Self::Unchanged(effect) => effect.ratio > 1.0 + effect.floor,
+            // More runs narrow a spread, and a suspect that nobody can clear costs more than they do.
+            Self::Undecided(Undecided::SpreadTooWide { .. }, _) => true,
             Self::Undecided(_, Some(reading)) => reading.ratio > 1.0 + rules.relative_floor,
             Self::None | Self::Slower(_) | Self::Faster(_) | Self::Undecided(_, None) | Self::Implausible(..) => false,
         }
@@ -165,11 +167,11 @@ mod tests {
     use super::super::Design;
     use super::*;
 
-    /// Twelve pairs whose programs differ by `factor`, on a machine that drifts by half over the session.
+    /// Eighteen pairs, as of three looks, whose programs differ by `factor`, on a machine that drifts by half over the session.
     fn drifting(factor: f64) -> Remeasured {
         let wobble = [3, -2, 5, 0, -4, 1, 4, -3, 2, -1, 6, -5];
-        let pairs = wobble.iter().zip(0..).map(|(&wobble, turn)| {
-            let machine = 1e6 * (1.0 + f64::from(turn) / 24.0);
+        let pairs = wobble.iter().cycle().zip(0..18).map(|(&wobble, turn)| {
+            let machine = 1e6 * (1.0 + f64::from(turn) / 36.0);
             let own = 1.0 + f64::from(wobble) * 1e-3;
             (machine, machine * factor * own)
         });

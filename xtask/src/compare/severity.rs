@@ -14,7 +14,7 @@ pub struct Severity {
 impl Severity {
     pub(super) fn of(diff: &CaseDiff) -> Self {
         let latency = match (&diff.latency, &diff.confirmation) {
-            (_, Some(Confirmation::Cleared(_))) => 4,
+            (_, Some(Confirmation::Cleared(_) | Confirmation::Explained(_))) => 4,
             (_, Some(Confirmation::Unclear(_))) => 2,
             (LatencyVerdict::Slower(_), _) => 0,
             (LatencyVerdict::Implausible(..), _) => 1,

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use super::{Report, escape, table::cut, words};
 use crate::compare::{CaseDiff, LatencyVerdict, OutcomeChange};
+use crate::count::counted;
 use crate::gate::Action;
 
 /// GitHub takes 1 MiB per summary; the rest is room for what the workflow adds.
@@ -22,19 +23,19 @@ pub(super) fn render(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()>
         text.push_str("\n### Changes\n\n");
         let left = rows(report, &loud, usize::MAX, &mut text);
         if left > 0 {
-            cut_short.push(format!("{left} changed cases"));
+            cut_short.push(counted(left, "changed case"));
         }
     }
     if !quiet.is_empty() {
         let _ = write!(
             text,
-            "\n<details><summary>{} cases without a change</summary>\n\n",
-            quiet.len()
+            "\n<details><summary>{} without a change</summary>\n\n",
+            counted(quiet.len(), "case")
         );
         let left = rows(report, &quiet, MOST_QUIET, &mut text);
         text.push_str("\n</details>\n");
         if left > 0 {
-            cut_short.push(format!("{left} cases without a change"));
+            cut_short.push(format!("{} without a change", counted(left, "case")));
         }
     }
     if !cut_short.is_empty() {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::compare::{Comparison, Confirmation, OutcomeChange};
+use crate::count::counted;
 
 /// Counts of a comparison. They summarise; nothing is decided by them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +37,12 @@ impl Tally {
             let kind = kind.unwrap_or(crate::outcome::OutcomeKind::Missing);
             *tally.outcomes.entry(kind.token()).or_default() += 1;
             *changes.entry(diff.change).or_default() += 1;
-            *tally.latencies.entry(diff.final_latency().token()).or_default() += 1;
+            let latency = match diff.confirmation {
+                // Slower than before, and not the program's doing.
+                Some(Confirmation::Explained(_)) => "as the machine",
+                _ => diff.final_latency().token(),
+            };
+            *tally.latencies.entry(latency).or_default() += 1;
             tally.cleared += usize::from(matches!(diff.confirmation, Some(Confirmation::Cleared(_))));
         }
         changes.remove(&OutcomeChange::Same);
@@ -55,7 +61,7 @@ impl fmt::Display for Tally {
             let words: Vec<String> = counts.map(|(token, count)| format!("{count} {token}")).collect();
             words.join(", ")
         };
-        write!(f, "{} cases", self.cases)?;
+        f.write_str(&counted(self.cases, "case"))?;
         if self.cases > 0 {
             write!(f, ": {}", list(&mut self.outcomes.iter().map(|(k, v)| (*k, *v))))?;
         }

@@ -35,6 +35,7 @@ pub(super) fn latency(diff: &CaseDiff) -> String {
         Some(Confirmation::Confirmed(_)) => format!("{text}, again"),
         Some(Confirmation::Cleared(_)) => format!("{text}, cleared of {}", diff.latency.token()),
         Some(Confirmation::Unclear(_)) => format!("{text}, measured again"),
+        Some(Confirmation::Explained(_)) => format!("{text}, as the machine"),
         Some(Confirmation::NotMeasured) => format!("{text}, not measured again"),
         None => text,
     }

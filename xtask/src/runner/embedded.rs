@@ -10,6 +10,7 @@ use crate::protocol;
 use crate::ring::Resource;
 use crate::size::Bytes;
 use crate::suite::runner::RunnerSpec;
+use crate::turns::Pipes;
 
 /// The stage whose begin ends the setup: from there on, dispatches run.
 const FIRST_DISPATCH_STAGE: &str = "runtime";
@@ -18,12 +19,25 @@ const FIRST_DISPATCH_STAGE: &str = "runtime";
 #[derive(Clone, Debug)]
 pub struct Embedded {
     binary: PathBuf,
+    turns: Option<Pipes>,
 }
 
 impl Embedded {
     /// A runner that starts `binary`.
     pub fn new(binary: impl Into<PathBuf>) -> Self {
-        Self { binary: binary.into() }
+        Self {
+            binary: binary.into(),
+            turns: None,
+        }
+    }
+
+    /// The same, with timed dispatches in turn with another program's.
+    #[must_use]
+    pub fn taking_turns(self, pipes: Pipes) -> Self {
+        Self {
+            turns: Some(pipes),
+            ..self
+        }
     }
 }
 
@@ -59,6 +73,9 @@ impl Runner for Embedded {
         child = child.args(["--rounds".to_owned(), case.bench.rounds.to_string()]);
         child = child.args(["--case".to_owned(), case.id.to_string()]);
         child = child.args(["--report".into(), paths.report.clone().into_os_string()]);
+        if let Some(pipes) = &self.turns {
+            child = child.args(["--turns".to_owned(), pipes.argument()]);
+        }
         child.environment = environment(assignment);
         child.limits = limits(case);
         child.memory_limit_bytes = case.memory_limit.map(Bytes::get);

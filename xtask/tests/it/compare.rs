@@ -473,3 +473,74 @@ fn suspects_are_measured_again_and_stay_in_sight() {
     assert!(silent.cases.iter().all(unmeasured));
     assert!(matches!(silent.cases[0].final_latency(), LatencyVerdict::Slower(_)));
 }
+
+/// Twelve cases that moved together, `s/slow` further than all, and the fresh pairs of some of them.
+fn moved_together(machine: f64, fresh: &[(&str, f64)]) -> Comparison {
+    let names = || (0..11).map(|n| format!("s/c{n}")).chain(["s/slow".to_owned()]);
+    let base = with(run("a"), names().flat_map(|name| repeats(&name, &BASE)));
+    let now = with(
+        run("b"),
+        names().flat_map(|name| {
+            let own = if name == "s/slow" { 1.2 } else { 1.0 };
+            repeats(&name, &scaled(machine * own))
+        }),
+    );
+    let mut comparison = compared(&base, &now);
+    let pairs = |factor| {
+        let pairs = BASE.iter().zip(scaled(factor));
+        compare::Fresh::Pairs(pairs.map(|(&base, now)| (base as f64, now as f64)).collect())
+    };
+    let fresh = fresh.iter().map(|(name, factor)| (id(name), pairs(*factor)));
+    compare::confirm(&mut comparison, &fresh.collect());
+    comparison
+}
+
+fn confirmation_of(comparison: &Comparison, case: &str) -> &'static str {
+    let diff = comparison.cases.iter().find(|diff| diff.case == id(case)).unwrap();
+    diff.confirmation.as_ref().map_or("-", compare::Confirmation::token)
+}
+
+#[test]
+fn what_the_machine_did_explains_who_moved_no_further() {
+    let probes = ["s/c0", "s/c1", "s/c2", "s/c3", "s/c4"];
+    // On a slower machine, and on a faster one that would hide a slower program.
+    for machine in [1.4, 0.7] {
+        let comparison = moved_together(machine, &probes.map(|name| (name, 1.0)));
+        let environment = comparison.environment.expect("five were measured again");
+        assert_eq!(environment.probes, 5);
+        assert!((environment.ratio / machine - 1.0).abs() < 0.01, "{environment:?}");
+        assert_eq!(confirmation_of(&comparison, "s/c7"), "explained");
+        let slow = comparison.cases.iter().find(|diff| diff.case == id("s/slow")).unwrap();
+        if machine > 1.0 {
+            assert_eq!(confirmation_of(&comparison, "s/slow"), "not-measured-again");
+            assert!(matches!(slow.final_latency(), LatencyVerdict::Slower(_)));
+        }
+    }
+    // Four are too few to speak for all.
+    let few = moved_together(1.4, &probes.map(|name| (name, 1.0))[..4]);
+    assert_eq!(few.environment, None);
+    assert_eq!(confirmation_of(&few, "s/c7"), "not-measured-again");
+}
+
+#[test]
+fn a_change_below_all_kernels_is_no_environment() {
+    // The program did it: beside the reference's own, the probes are as slow as in the sweep.
+    let probes = ["s/c0", "s/c1", "s/c2", "s/c3", "s/c4"];
+    let comparison = moved_together(1.1, &probes.map(|name| (name, 1.1)));
+    let environment = comparison.environment.expect("five were measured again");
+    assert!((environment.ratio - 1.0).abs() < 0.01, "{environment:?}");
+    assert_eq!(confirmation_of(&comparison, "s/c0"), "confirmed");
+    assert_eq!(confirmation_of(&comparison, "s/c7"), "not-measured-again");
+}
+
+#[test]
+fn probes_are_the_suspects_nearest_to_the_common_move() {
+    let comparison = moved_together(1.4, &[]);
+    let suspects = compare::suspects(&comparison);
+    assert_eq!(suspects.len(), 12);
+    let probes = compare::probes(&comparison, &suspects);
+    assert_eq!(probes.len(), compare::PROBES);
+    assert!(!probes.contains(&id("s/slow")), "{probes:?}");
+    // So few are all measured, and where nothing moved together there is nothing to tell.
+    assert!(compare::probes(&comparison, &suspects[..compare::PROBES]).is_empty());
+}

@@ -30,29 +30,53 @@ common-mode = 'warn'
 noisy = 'ignore'
 ";
 
-/// A program that speaks the report protocol and naps; `NAP_MS` stands in its source.
+/// A program that speaks the report protocol and naps; `NAP_MS` stands in its source. The kernel `doze` takes a time of
+/// its own, and a machine whose file `pace` says so takes a multiple for everything. With `TURNS` it takes turns.
 const KERNEL: &str = r##"
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
 const NAP_MS: u64 = 40;
+const DOZE_MS: u64 = 20;
+const TURNS: bool = true;
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     if args[1] == "list" {
-        println!("{}", r#"[{"name":"nap"}]"#);
+        println!("{}", r#"[{"name":"doze"},{"name":"nap"}]"#);
         return;
     }
+    if args[2] == "--help" {
+        println!("{}", if TURNS { "--turns <TAKE,DONE>" } else { "no options" });
+        return;
+    }
+    let mut turns = args.iter().position(|arg| arg == "--turns").map(|at| {
+        assert!(TURNS, "an unknown option");
+        let (take, done) = args[at + 1].split_once(',').unwrap();
+        (std::fs::File::open(take).unwrap(), std::fs::OpenOptions::new().write(true).open(done).unwrap())
+    });
+    let mut wait = || if let Some((take, done)) = &mut turns {
+        done.write_all(b".").unwrap();
+        take.read_exact(&mut [0]).unwrap();
+    };
     let after = |name: &str| args.iter().position(|arg| arg == name).map(|at| args[at + 1].clone()).unwrap();
     let mut report = std::fs::OpenOptions::new().append(true).create(true).open(after("--report")).unwrap();
     let slow = std::fs::remove_file("slow-once").is_ok();
+    let pace: u64 = std::fs::read_to_string("pace").map_or(1, |pace| pace.trim().parse().unwrap());
+    let ms = pace * if args.iter().any(|arg| arg == "doze") { DOZE_MS } else { NAP_MS };
     writeln!(report, "{}", r#"{"event":"hello","protocol":{"major":1,"minor":0},"program":"kernel","pid":1}"#).unwrap();
     writeln!(report, "{}", r#"{"event":"tensor","name":"y","verdict":"pass","total":1}"#).unwrap();
     for round in 0..after("--rounds").parse::<u32>().unwrap() {
+        wait();
         let start = Instant::now();
-        std::thread::sleep(Duration::from_millis(if slow { 3 * NAP_MS } else { NAP_MS }));
+        std::thread::sleep(Duration::from_millis(if slow { 3 * ms } else { ms }));
         let ns = start.elapsed().as_nanos();
+        if args.iter().any(|arg| arg == "--turns") {
+            let mut order = std::fs::OpenOptions::new().append(true).create(true).open("order").unwrap();
+            writeln!(order, "{NAP_MS}").unwrap();
+        }
         writeln!(report, "{}", r#"{"event":"sample","index":ROUND,"device_ns":NS,"clock":"device"}"#
             .replace("ROUND", &round.to_string()).replace("NS", &ns.to_string()).as_str()).unwrap();
     }
+    wait();
     writeln!(report, "{}", r#"{"event":"verdict","verdict":"pass"}"#).unwrap();
 }
 "##;
@@ -75,7 +99,7 @@ impl Workspace {
                 "[package]\nname = \"kernels\"\nversion = \"0.0.0\"\nedition = \"2021\"\n[[bin]]\nname = \"kernel\"\npath = \"kernel.rs\"\n".into(),
             ),
             ("kernels/kernel.rs", KERNEL.into()),
-            (".gitignore", "target\nresults\npace\n".into()),
+            (".gitignore", "target\nresults\npace\norder\n".into()),
             ("cases/gate.toml", GATE.into()),
             ("cases/platforms.toml", "[platform.here]\nrunner = \"command\"\n".into()),
             (
@@ -124,6 +148,14 @@ impl Workspace {
         self.git(&["add", "--all"]);
         self.git(&["commit", "--quiet", "--message", "a step"]);
         self.git(&["rev-parse", "HEAD"])
+    }
+
+    /// The kernels of early baselines can't take turns.
+    fn without_turns(&self) {
+        self.write(
+            "kernels/kernel.rs",
+            &KERNEL.replace("TURNS: bool = true", "TURNS: bool = false"),
+        );
     }
 
     fn twice_as_slow(&self) {
@@ -185,7 +217,7 @@ fn a_slower_program_is_confirmed_against_the_baselines_own() {
     let sweep = workspace.xtask(&["sweep"]);
     let told = all(&sweep);
     assert_eq!(sweep.status.code(), Some(1), "{told}");
-    assert!(told.contains("1 suspects of a slowdown are measured again"), "{told}");
+    assert!(told.contains("measuring 1 suspect of a slowdown again"), "{told}");
     assert!(
         told.contains("FAIL [slower] t/nap") && told.contains("measured again"),
         "{told}"
@@ -203,10 +235,35 @@ fn a_slower_program_is_confirmed_against_the_baselines_own() {
         samples.map(|sample| sample.get()).min().unwrap()
     };
     assert!(fastest(&base) < 80_000_000 && fastest(&now) >= 80_000_000);
+    // Two timed dispatches a process run, in turn with those of the other program.
+    let order = std::fs::read_to_string(workspace.root().join("order")).unwrap();
+    let order: Vec<&str> = order.lines().collect();
+    assert_eq!(order.len(), 4 * base.records.len());
+    assert!(
+        order.chunks(4).all(|pair| pair == ["40", "80", "80", "40"]),
+        "{order:?}"
+    );
     assert_eq!(workspace.reported()["confirmation"], "confirmed");
     // The decision is in the files: it can be made again.
     let gate = workspace.xtask(&["gate", "latest", "--policy", "ci"]);
     assert_eq!(gate.status.code(), Some(1), "{}", all(&gate));
+}
+
+#[test]
+fn an_early_baseline_that_takes_no_turns_is_measured_in_between() {
+    let workspace = Workspace::new("kernel = \"nap\"");
+    workspace.without_turns();
+    workspace.commit();
+    workspace.accept("host");
+    workspace.twice_as_slow();
+    workspace.commit();
+    let sweep = workspace.xtask(&["sweep"]);
+    let told = all(&sweep);
+    assert_eq!(sweep.status.code(), Some(1), "{told}");
+    assert!(told.contains("FAIL [slower] t/nap"), "{told}");
+    let (base, now) = (workspace.fresh("base").unwrap(), workspace.fresh("now").unwrap());
+    assert!(base.records.len() >= 8 && base.records.len() == now.records.len());
+    assert!(!workspace.root().join("order").exists(), "nobody took turns");
 }
 
 #[test]
@@ -221,7 +278,7 @@ fn what_was_slow_once_is_cleared_and_stays_in_the_report() {
         !workspace.root().join("slow-once").exists(),
         "the first process run was the slow one"
     );
-    assert!(told.contains("1 suspects of a slowdown are measured again"), "{told}");
+    assert!(told.contains("measuring 1 suspect of a slowdown again"), "{told}");
     assert_eq!(sweep.status.code(), Some(0), "{told}");
     assert!(told.contains("warn [cleared] t/nap"), "{told}");
     let case = workspace.reported();
@@ -260,4 +317,62 @@ fn a_foreign_program_is_never_held_against_itself() {
     assert_eq!(sweep.status.code(), Some(1), "{told}");
     assert!(told.contains("no suspect is a kernel"), "{told}");
     assert!(told.contains("FAIL [slower] t/nap"), "{told}");
+}
+
+#[test]
+fn what_the_machine_did_to_all_cases_is_told_by_a_few_and_hides_no_slower_one() {
+    let naps: Vec<String> = (1..=7)
+        .map(|i| format!("[[case]]\nname = \"nap-{i}\"\nkernel = \"nap\"\n"))
+        .collect();
+    let naps = naps.concat();
+    let workspace = Workspace::new(&format!(
+        "kernel = \"nap\"\n[[case]]\nname = \"doze\"\nkernel = \"doze\"\n{naps}"
+    ));
+    let quick = KERNEL.replace("NAP_MS: u64 = 40", "NAP_MS: u64 = 15");
+    workspace.write("kernels/kernel.rs", &quick);
+    workspace.commit();
+    workspace.accept("host");
+    // The machine takes twice the time for everything, and one kernel twice as much on top of it.
+    workspace.write("pace", "2");
+    workspace.write(
+        "kernels/kernel.rs",
+        &quick.replace("DOZE_MS: u64 = 20", "DOZE_MS: u64 = 40"),
+    );
+    workspace.commit();
+    let sweep = workspace.xtask(&["sweep"]);
+    let told = all(&sweep);
+    assert_eq!(sweep.status.code(), Some(1), "{told}");
+    assert!(told.contains("measuring 9 suspects of a slowdown again"), "{told}");
+    assert!(told.contains("9 of 9 cases moved together"), "{told}");
+    assert!(told.contains("the reference's own program moved by +"), "{told}");
+    assert!(told.contains("3 suspects no further than that"), "{told}");
+    assert!(told.contains("FAIL [slower] t/doze"), "{told}");
+    assert_eq!(told.matches("FAIL [").count(), 1, "{told}");
+    let now = workspace.fresh("now").unwrap();
+    let measured: std::collections::BTreeSet<_> = now.records.iter().map(|record| record.case.to_string()).collect();
+    assert_eq!(
+        measured.len(),
+        6,
+        "five that tell, and the one that moved further: {measured:?}"
+    );
+    assert!(measured.contains("t/doze"), "{measured:?}");
+}
+
+#[test]
+fn suspects_that_the_time_does_not_suffice_for_stay_unconfirmed() {
+    let workspace = Workspace::new("kernel = \"nap\"");
+    workspace.commit();
+    workspace.accept("host");
+    workspace.twice_as_slow();
+    workspace.commit();
+    let sweep = workspace.xtask(&["sweep", "--confirm-within", "1ms"]);
+    let told = all(&sweep);
+    assert!(told.contains("`--confirm-within`"), "{told}");
+    // Hardly a pair was measured: no test, and so no slowdown either; but it is said.
+    assert!(!told.contains("[slower]"), "{told}");
+    let confirmation = workspace.reported()["confirmation"].clone();
+    assert!(
+        ["not-measured-again", "unclear"].contains(&confirmation.as_str().unwrap()),
+        "{confirmation}"
+    );
 }

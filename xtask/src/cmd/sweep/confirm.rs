@@ -1,31 +1,37 @@
 //! Measures suspects of a slowdown again, before any of them may fail a gate.
 //!
-//! Fresh process runs of the reference's own program (A) and of this tree's (B) are interleaved A/B/B/A,
-//! case by case, so that whatever the machine does hits both; a suspect that is not clear after one look
-//! is measured on. A is built in a git worktree of the baseline's commit and
+//! A process run of the reference's own program (A) and one of this tree's (B) are a pair, case by case. Both
+//! live at the same time and their timed dispatches take turns, A/B/B/A, so that whatever the machine does
+//! hits both; where two don't fit the memory or a program can't take turns, they follow each other; a suspect that is not clear after one look
+//! is measured on. The slowest come first, a few at a time, until the time for it is over. Where all cases
+//! moved together, a few tell what of that is the machine before the others have their turn. A is built in a git worktree of the baseline's commit and
 //! kept below `target/`; where it can't be had, B alone is measured again. Both are runs of their own
 //! below the run's directory, where `gate` and `report` find them later.
 
+mod side;
+
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::Context as _;
 use xshell::{Shell, cmd};
 
 use super::judge::Rules;
 use super::{Args, Context, Engine, settings};
-use crate::case_id::CaseId;
 use crate::cmd::{comparing, planning::Declared};
-use crate::compare::{self, Direction, Fresh};
-use crate::dispatch::{self, Ending, Notice};
+use crate::compare::{self, CaseDiff, Comparison, Confirmation, Direction, Fresh, Suspect};
+use crate::count::counted;
+use crate::dispatch::Ending;
 use crate::kernel_binary::KernelBinary;
 use crate::plan::{Plan, PlannedCase};
 use crate::provenance;
-use crate::record::{CaseRecord, Run, RunStatus};
-use crate::run_dir::RunDir;
-use crate::runner;
+use crate::record::{Run, RunStatus};
 use crate::suite::runner::RunnerKind;
+use side::{Pass, Side};
 
 /// Measures the suspects of `run` again, if there are any.
 pub(super) fn confirm(
@@ -40,55 +46,85 @@ pub(super) fn confirm(
     let mut comparison = comparing::against_accepted(context, run, rules.compare())?;
     let mut suspects = compare::suspects(&comparison);
     suspects.retain(|suspect| suspect.direction == Direction::Slower);
-    let mut again = plan.clone();
-    again
-        .cases
-        .retain(|case| suspects.iter().any(|suspect| suspect.case == case.id));
-    let Some(repeats) = suspects
-        .iter()
-        .map(|suspect| suspect.repeats)
-        .max()
-        .filter(|_| !again.cases.is_empty())
-    else {
+    let Some(repeats) = suspects.iter().map(|suspect| suspect.repeats).max() else {
         return Ok(());
     };
+    let mut probes = compare::probes(&comparison, &suspects);
+    suspects.sort_by(|a, b| {
+        let is_probe = |suspect: &Suspect| probes.contains(&suspect.case);
+        (is_probe(b), b.ratio)
+            .partial_cmp(&(is_probe(a), a.ratio))
+            .unwrap_or(Ordering::Equal)
+    });
+    let planned = |suspect: &Suspect| plan.cases.iter().find(|case| case.id == suspect.case).cloned();
+    let again = Plan {
+        cases: suspects.iter().filter_map(planned).collect(),
+        ..plan.clone()
+    };
+    if again.cases.is_empty() {
+        return Ok(());
+    }
     writeln!(
         context.err,
-        "{} suspects of a slowdown are measured again, {repeats} process runs each at a time",
-        again.cases.len()
+        "measuring {} of a slowdown again, {repeats} process runs at a time",
+        counted(again.cases.len(), "suspect")
     )?;
     let dir = comparing::confirm_dir(&context.results.join("runs").join(&run.provenance.run_id));
     let base = base_side(&comparison, &again, run, &dir, context)?;
-    let current = declared.binary.as_ref().map(KernelBinary::path);
+    if base.is_none() {
+        probes.clear();
+    }
+    let current = declared.binary.as_ref();
     let commit = run.provenance.git_commit.clone();
     let now = Side::new("now", commit, &again, &context.cases, current, run, &dir)?;
     let mut sides: Vec<Side> = base.into_iter().chain([now]).collect();
     let mut open: Vec<Plan> = again.cases.iter().map(|case| alone(case, &again)).collect();
+    // Building the reference's program doesn't count.
+    let started = Instant::now();
+    let until = started + args.confirm_within;
     for look in 0..comparison.rules.confirm_looks {
-        for pass in look * repeats..(look + 1) * repeats {
-            // A/B, B/A, A/B, …: a drift over the passes favours neither. Case by case, so that the two
-            // runs of a pair are neighbours.
-            let mut order: Vec<usize> = (0..sides.len()).collect();
-            if pass % 2 == 1 {
-                order.reverse();
+        let mut begun = 0;
+        while begun < open.len() {
+            let few = begun..open.len().min(begun + compare::PROBES);
+            begun = few.end;
+            let passes = look * repeats..(look + 1) * repeats;
+            match measure(args, &open[few], passes, &mut sides, until, engine, context)? {
+                Measured::All if open.len() > compare::PROBES => {
+                    // A line now and then: this can take as long as the sweep did.
+                    writeln!(
+                        context.err,
+                        "measured {begun} of {} again, after {:.0?}",
+                        counted(open.len(), "suspect"),
+                        started.elapsed()
+                    )?;
+                }
+                Measured::All => {}
+                // What was measured is not what was announced: the suspects stay unconfirmed.
+                Measured::Interrupted => return Ok(()),
+                Measured::OutOfTime => {
+                    writeln!(
+                        context.err,
+                        "the time for measuring suspects again is over (`--confirm-within`): those that are left stay unconfirmed"
+                    )?;
+                    return close(sides);
+                }
             }
-            for case in &open {
-                for &side in &order {
-                    let side = &mut sides[side];
-                    if side.has(case) && side.pass(args, case, pass, engine, context)? != Ending::Finished {
-                        // What was measured is not what was announced: the suspects stay unconfirmed.
-                        return Ok(());
-                    }
+            if !std::mem::take(&mut probes).is_empty() {
+                judge(&mut comparison, &sides);
+                let before = open.len();
+                open.retain(|plan| !matches!(confirmation(&comparison, plan), Some(Confirmation::Explained(_))));
+                if let Some(environment) = &comparison.environment {
+                    writeln!(
+                        context.err,
+                        "{environment}: {} no further than that",
+                        counted(before - open.len(), "suspect")
+                    )?;
                 }
             }
         }
-        let (now, base) = sides.split_last().expect("this tree's program is always a side");
-        let fresh = Fresh::of(base.first().map_or(&[], |base| &base.records), &now.records);
-        compare::confirm(&mut comparison, &fresh);
+        judge(&mut comparison, &sides);
         open.retain(|plan| {
-            let mut diffs = comparison.cases.iter();
-            let diff = diffs.find(|diff| plan.cases.iter().any(|case| case.id == diff.case));
-            diff.is_some_and(|diff| diff.final_latency().asks_for_more(&comparison.rules))
+            diff(&comparison, plan).is_some_and(|diff| diff.final_latency().asks_for_more(&comparison.rules))
         });
         if open.is_empty() {
             break;
@@ -101,7 +137,85 @@ pub(super) fn confirm(
             )?;
         }
     }
-    for side in sides {
+    close(sides)
+}
+
+/// How far a few suspects were measured.
+enum Measured {
+    All,
+    Interrupted,
+    OutOfTime,
+}
+
+/// The process runs `passes` of every plan on every side.
+fn measure(
+    args: &Args,
+    plans: &[Plan],
+    passes: Range<usize>,
+    sides: &mut [Side],
+    until: Instant,
+    engine: &Engine,
+    context: &Context<'_>,
+) -> anyhow::Result<Measured> {
+    for pass in passes {
+        for case in plans {
+            if Instant::now() >= until {
+                return Ok(Measured::OutOfTime);
+            }
+            let settings = settings(args, case, NonZeroUsize::MIN.saturating_add(pass));
+            let pass = Pass {
+                plan: case,
+                settings: &settings,
+                engine,
+                root: &context.root,
+            };
+            let ending = match sides {
+                [base, now] if pass.takes_turns(base, now) => pass.in_turn(base, now)?,
+                // A/B, B/A, A/B, …: a drift over the passes favours neither. The two runs of a pair are neighbours.
+                _ => {
+                    let mut order: Vec<&mut Side> = sides.iter_mut().filter(|side| side.has(case)).collect();
+                    if settings.repeat.get().is_multiple_of(2) {
+                        order.reverse();
+                    }
+                    let mut ending = Ending::Finished;
+                    for side in order {
+                        if ending == Ending::Finished {
+                            ending = pass.alone(side)?;
+                        }
+                    }
+                    ending
+                }
+            };
+            if ending != Ending::Finished {
+                return Ok(Measured::Interrupted);
+            }
+        }
+    }
+    Ok(Measured::All)
+}
+
+/// Takes what the sides measured so far into the comparison.
+fn judge(comparison: &mut Comparison, sides: &[Side]) {
+    let (now, base) = sides.split_last().expect("this tree's program is always a side");
+    let fresh = Fresh::of(base.first().map_or(&[], |base| &base.records), &now.records);
+    compare::confirm(comparison, &fresh);
+}
+
+/// What the comparison says of the case of `plan`.
+fn diff<'a>(comparison: &'a Comparison, plan: &Plan) -> Option<&'a CaseDiff> {
+    let mut diffs = comparison.cases.iter();
+    diffs.find(|diff| plan.cases.iter().any(|case| case.id == diff.case))
+}
+
+fn confirmation<'a>(comparison: &'a Comparison, plan: &Plan) -> Option<&'a Confirmation> {
+    diff(comparison, plan)?.confirmation.as_ref()
+}
+
+fn close(sides: Vec<Side>) -> anyhow::Result<()> {
+    for mut side in sides {
+        // Who was explained, or had no time left, is no gap in what was measured.
+        let measured: BTreeSet<_> = side.records.iter().map(|record| &record.case).collect();
+        side.directory.narrow(|case| measured.contains(case));
         side.directory
             .close(provenance::now(), RunStatus::Complete)
             .context("failed to close the fresh runs")?;
@@ -117,71 +231,13 @@ fn alone(case: &PlannedCase, plan: &Plan) -> Plan {
     }
 }
 
-/// One program with its fresh runs.
-struct Side {
-    cases: BTreeSet<CaseId>,
-    runners: runner::Runners,
-    directory: RunDir,
-    records: Vec<CaseRecord>,
-}
-
-impl Side {
-    fn new(
-        name: &str,
-        commit: Option<String>,
-        plan: &Plan,
-        cases: &Path,
-        binary: Option<&Path>,
-        run: &Run,
-        dir: &Path,
-    ) -> anyhow::Result<Self> {
-        let mut provenance = run.provenance.clone();
-        provenance.run_id = name.into();
-        provenance.started = provenance::now();
-        provenance.git_commit = commit;
-        provenance.planned = plan.cases.iter().map(|case| case.id.clone()).collect();
-        Ok(Self {
-            cases: plan.cases.iter().map(|case| case.id.clone()).collect(),
-            runners: runner::of_plan(plan, cases, binary)?,
-            directory: RunDir::create(dir, provenance).context("failed to create the fresh runs")?,
-            records: Vec::new(),
-        })
-    }
-
-    /// Whether this side measures the cases of `plan`.
-    fn has(&self, plan: &Plan) -> bool {
-        plan.cases.iter().all(|case| self.cases.contains(&case.id))
-    }
-
-    /// One more process run of the cases of `plan`.
-    fn pass(
-        &mut self,
-        args: &Args,
-        plan: &Plan,
-        pass: usize,
-        engine: &Engine,
-        context: &Context<'_>,
-    ) -> anyhow::Result<Ending> {
-        let settings = settings(args, plan, NonZeroUsize::MIN.saturating_add(pass));
-        let work = engine.work(plan, &self.runners, &settings, &self.records, &context.root);
-        let mut fresh = Vec::new();
-        let ending = dispatch::run(&work, &mut self.directory, &mut |notice| {
-            if let Notice::Finished { record, again: false } = notice {
-                fresh.push(record.clone());
-            }
-        })?;
-        self.records.append(&mut fresh);
-        Ok(ending)
-    }
-}
-
 /// The reference's own program and the suspects that it can be measured for; `None` where there are none.
 ///
 /// Only the kernels of this repository are built from another commit: any other program is whatever
 /// stands on this machine, and would be held against itself. A row that an earlier acceptance left
 /// behind is of another commit than the one that is built.
 fn base_side(
-    comparison: &compare::Comparison,
+    comparison: &Comparison,
     again: &Plan,
     run: &Run,
     dir: &Path,
@@ -198,7 +254,7 @@ fn base_side(
     match binary {
         Ok(binary) => {
             let commit = comparison.base.commit.clone();
-            let side = Side::new("base", commit, &own, &context.cases, Some(binary.path()), run, dir)?;
+            let side = Side::new("base", commit, &own, &context.cases, Some(&binary), run, dir)?;
             Ok(Some(side))
         }
         Err(why) => {
@@ -212,7 +268,7 @@ fn base_side(
 }
 
 /// The kernel binary of the baseline's commit, or why it can't be had.
-fn base_binary(comparison: &compare::Comparison, context: &Context<'_>) -> Result<KernelBinary, String> {
+fn base_binary(comparison: &Comparison, context: &Context<'_>) -> Result<KernelBinary, String> {
     let commit = comparison.base.commit.as_ref().ok_or("its commit is not known")?;
     if !comparison.host_differences.is_empty() {
         return Err("it is of another host class".into());
