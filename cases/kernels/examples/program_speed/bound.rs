@@ -5,7 +5,10 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 
 use kernels::tile::gemm::meter::Product;
-use ring_runtime::DType;
+use ring_runtime::{DType, Tensor, Tile};
+
+use crate::clock::times;
+use crate::memory::touch;
 
 /// What the machine can do, measured in this run.
 #[derive(Clone, Copy, Debug)]
@@ -137,4 +140,18 @@ pub(crate) fn last_level_cache() -> Option<u64> {
         Some(kib << 10)
     };
     (0..8).filter_map(level).max()
+}
+
+/// Bytes per second of all threads together, each reading an area of its own that is too large for any cache.
+pub(crate) fn memory_rate(threads: usize) -> f64 {
+    const AREA: usize = 128 << 20;
+    // In memory of the kind that the programs' weights are in: the pages matter.
+    let areas: Vec<Tensor> = (0..threads).map(|_| Tensor::zeros(DType::I8, &[AREA])).collect();
+    areas.iter().for_each(|area| area.write::<i8>().fill(1));
+    let guards: Vec<_> = areas.iter().map(Tensor::read::<i8>).collect();
+    let time = times(threads, |thread| {
+        let area = Tile::new(&guards[thread], 1, AREA);
+        move || touch(area.row(0))
+    })[0];
+    (threads * AREA) as f64 / time.as_secs_f64()
 }

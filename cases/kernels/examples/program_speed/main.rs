@@ -82,7 +82,7 @@ fn main() {
         cores,
         float: peak::float(path, cores.get()) * 1e9,
         int: peak::int(path, cores.get()) * 1e9,
-        memory: [1, cores.get()].map(memory::rate),
+        memory: [1, cores.get()].map(bound::memory_rate),
         cache: bound::last_level_cache().unwrap_or(LAST_LEVEL_CACHE),
     };
     println!(
