@@ -13,6 +13,11 @@ fn tasks(run: &Checked) -> [u32; 4] {
 }
 
 #[test]
+fn qkv_proj_rope_needs_exactly_its_total() {
+    two_sided("qkv_proj_rope", &[("mode", "prefill")], 1, 37_519_360, Launch::Never);
+}
+
+#[test]
 fn qkv_proj_rope_matches_in_both_modes() {
     // In decode only the rotary buffers shrink: from 3 × 32,768 to 3 × 2,048 bytes.
     for (mode, heap, blocks) in [

@@ -47,6 +47,7 @@ fn gate_leaves_tokens_out() {
 #[test]
 fn gate_needs_exactly_its_total() {
     two_sided("gate", &[], 1, 526_336, Launch::Never);
+    two_sided("gate", &[("mode", "prefill")], 1, 4_196_352, Launch::Never);
 }
 
 #[test]
