@@ -3,7 +3,7 @@
 
 mod case;
 mod check;
-#[cfg(test)]
+#[cfg(all(test, feature = "long"))]
 mod tests;
 
 use ring_runtime::{DType, Halted, Orchestrator, ScopeMode, Tensor};
