@@ -225,7 +225,7 @@ fn timed_dispatches_wait_for_their_turn_and_say_so() {
 }
 
 #[test]
-fn nobody_who_gives_turns_keeps_nobody_from_measuring() {
+fn without_anybody_who_gives_turns_dispatches_go_on() {
     let directory = tempfile::tempdir().unwrap();
     let [take, done] = ["take", "done"].map(|name| directory.path().join(name));
     // Files, not pipes: the first turn that is waited for is the end of a file.

@@ -42,7 +42,7 @@ pub struct Args {
     /// Take process runs on this machine for this long, such as `15m`.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub within: Option<Duration>,
-    /// Print the machine and the command above the tables, ready for `results/README.md`.
+    /// Print the machine and the command above the tables, ready for `results/AUDIT.md`.
     #[arg(long)]
     pub markdown: bool,
     /// Take process runs of this kernel, with its options after it: `"rmsnorm --param mode=decode --rounds 100"` (repeatable).

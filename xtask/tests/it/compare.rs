@@ -544,3 +544,27 @@ fn probes_are_the_suspects_nearest_to_the_common_move() {
     // So few are all measured, and where nothing moved together there is nothing to tell.
     assert!(compare::probes(&comparison, &suspects[..compare::PROBES]).is_empty());
 }
+
+#[test]
+fn slack_is_what_chance_may_hide() {
+    let spread = |share: f64| [-1.0, 1.0, -0.5, 0.5, 0.0, 0.8, -0.8, 0.2].map(|z: f64| 1e6 * (1.0 + z * share));
+    // Who shows no spread, or is too few to show one, or was not measured, leaves the threshold where it is.
+    assert!((compare::slack(&[1e6; 8], 1) - 1.0).abs() < 1e-12);
+    for (base, now) in [(&spread(0.1)[..2], 1), (&spread(0.1)[..], 0), (&[][..], 1)] {
+        assert!((compare::slack(base, now) - 1.0).abs() < 1e-12, "{base:?}");
+    }
+    let [quiet, noisy] = [0.01, 0.1].map(|share| compare::slack(&spread(share), 1));
+    assert!(1.0 < quiet && quiet < 1.02 && noisy > 1.08, "{quiet} {noisy}");
+    // More process runs narrow it, and the wildest machine has its limit.
+    assert!(compare::slack(&spread(0.1), 8) < noisy);
+    assert!(compare::slack(&[1.0, 1e9, 1.0, 1e9], 1) <= 0.3_f64.exp());
+    // Five percent, seen as one: a suspect on the machine that may hide the rest, and no suspect on a quiet one.
+    let seen = |share: f64| {
+        let base = spread(share).map(|ns| ns as u64);
+        let middle = 1e6 * 1.01;
+        let before = with(run("a"), repeats("s/k", &base));
+        let now = with(run("b"), repeats("s/k", &[middle as u64]));
+        compare::suspects(&compared(&before, &now)).len()
+    };
+    assert_eq!((seen(0.001), seen(0.1)), (0, 1));
+}
