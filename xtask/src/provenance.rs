@@ -35,7 +35,7 @@ pub fn begin(root: &Path, plan: &Plan, typed: Typed) -> Provenance {
         .map_or("nogit", |git| &git.commit[..git.commit.len().min(8)]);
     Provenance {
         run_id: format!("{}-{}-{commit}", now.strftime("%Y%m%dT%H%M%SZ"), plan.platform.name),
-        started: second(now),
+        started: moment(now),
         ended: None,
         status: RunStatus::Incomplete,
         command_line: typed.command_line,
@@ -56,13 +56,14 @@ pub fn begin(root: &Path, plan: &Plan, typed: Typed) -> Provenance {
     }
 }
 
-/// The current second, RFC 3339 UTC.
+/// This moment, RFC 3339 UTC.
 pub fn now() -> String {
-    second(wall_clock::now())
+    moment(wall_clock::now())
 }
 
-fn second(time: jiff::Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+/// To the microsecond: two short runs begin within a second, and one of them is the latest.
+fn moment(time: jiff::Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }
 
 struct Git {

@@ -5,6 +5,7 @@
 //! Until [`RunDir::close`], `run.json` says `incomplete`. Reading back is `format`'s matter.
 
 mod csv;
+mod find;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -17,6 +18,8 @@ use crate::format::read::{ReadError, RecordsHeader};
 use crate::format::{self, RecordWire, RunWire};
 use crate::record::{CaseRecord, Provenance, Run, RunStatus};
 use crate::runner::AttemptPaths;
+
+pub use find::{FindError, find, latest};
 
 /// Where runs are kept, relative to the directory of results.
 pub const RUNS: &str = "runs";
@@ -33,29 +36,14 @@ pub struct RunDir {
 #[derive(Debug, thiserror::Error)]
 pub enum ResumeError {
     /// There is no such run.
-    #[error("no run `{name}` in `{}`{}", .runs.display(), newest(.known))]
-    NoSuchRun {
-        /// As typed.
-        name: String,
-        /// Where it was looked for.
-        runs: PathBuf,
-        /// The newest runs that exist.
-        known: Vec<String>,
-    },
+    #[error(transparent)]
+    Find(#[from] FindError),
     /// It can't be read.
     #[error(transparent)]
     Read(#[from] ReadError),
     /// Its files can't be written.
     #[error(transparent)]
     Io(#[from] io::Error),
-}
-
-fn newest(runs: &[String]) -> String {
-    if runs.is_empty() {
-        "; there are none".into()
-    } else {
-        format!("; the newest are {}", runs.join(", "))
-    }
 }
 
 impl RunDir {
@@ -173,31 +161,6 @@ impl RunDir {
         text.push(b'\n');
         write_whole(&self.path.join("run.json"), &text)
     }
-}
-
-/// The directory of the run called `name`: an id, `latest`, or a path to a run's directory.
-pub fn find(results: &Path, name: &str) -> Result<PathBuf, ResumeError> {
-    let runs = results.join(RUNS);
-    let mut ids: Vec<String> = std::fs::read_dir(&runs)
-        .map(|entries| {
-            entries
-                .flatten()
-                .filter_map(|entry| entry.file_name().into_string().ok())
-                .collect()
-        })
-        .unwrap_or_default();
-    // Ids begin with the time of the run, so the newest is the last.
-    ids.sort();
-    let found = match name {
-        "latest" => ids.last().map(|id| runs.join(id)),
-        name if ids.iter().any(|id| id == name) => Some(runs.join(name)),
-        name => Some(PathBuf::from(name)).filter(|path| path.join("run.json").is_file()),
-    };
-    found.ok_or_else(|| ResumeError::NoSuchRun {
-        name: name.into(),
-        runs,
-        known: ids.into_iter().rev().take(3).collect(),
-    })
 }
 
 /// Longest stem that leaves room for suffixes in a file name of 255 bytes.

@@ -16,16 +16,12 @@ use crate::{
     kernels::Kernels,
     plan::MatrixHash,
     record::{Run, RunStatus},
+    run_dir,
     suite::file::Scope,
 };
 
 /// The gate file that is used where the directory of the suites holds none.
 const BUILT_IN: &str = include_str!("../../../cases/gate.toml");
-
-/// Where runs are.
-pub fn runs_dir(context: &Context<'_>) -> PathBuf {
-    context.results.join("runs")
-}
 
 /// Where baselines are.
 pub fn baseline_dir(context: &Context<'_>) -> PathBuf {
@@ -90,41 +86,7 @@ fn catalogue(context: &Context<'_>) -> anyhow::Result<Option<Catalogue>> {
 
 /// The directory of the run that `text` names: a path, a run id below `results/runs`, or `latest`.
 pub fn run_dir(context: &Context<'_>, text: &str) -> anyhow::Result<PathBuf> {
-    let runs = runs_dir(context);
-    if text == "latest" {
-        return latest(&runs)?
-            .ok_or_else(|| Failure::usage(format!("there is no run below `{}`: sweep first", runs.display())));
-    }
-    let candidates = [PathBuf::from(text), runs.join(text)];
-    let found = candidates.into_iter().find(|path| path.join("run.json").is_file());
-    found.ok_or_else(|| {
-        Failure::usage(format!(
-            "`{text}` is neither a directory with a `run.json` nor a run below `{}`",
-            runs.display()
-        ))
-    })
-}
-
-/// The run that was started last, by what the runs say themselves: times of files change when they are copied.
-fn latest(runs: &Path) -> anyhow::Result<Option<PathBuf>> {
-    let entries = match std::fs::read_dir(runs) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error).with_context(|| format!("failed to read `{}`", runs.display())),
-    };
-    let mut newest: Option<(String, PathBuf)> = None;
-    for entry in entries {
-        let path = entry?.path();
-        let text = std::fs::read_to_string(path.join("run.json")).unwrap_or_default();
-        let Ok(provenance) = format::read::parse_run(&text) else {
-            continue;
-        };
-        let candidate = (provenance.started, path);
-        if newest.as_ref().is_none_or(|newest| candidate > *newest) {
-            newest = Some(candidate);
-        }
-    }
-    Ok(newest.map(|(_, path)| path))
+    run_dir::find(&context.results, text).map_err(|error| Failure::usage(format!("{:#}", anyhow::Error::from(error))))
 }
 
 /// Reads the run that `text` names, and where it stands.

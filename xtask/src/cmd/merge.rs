@@ -45,7 +45,7 @@ pub fn run(args: &Args, context: &mut Context<'_>) -> anyhow::Result<Exit> {
             format!("the shards are not one run:\n{}", errors.join("\n")),
         )
     })?;
-    let target = comparing::runs_dir(context).join(&args.id);
+    let target = context.results.join(crate::run_dir::RUNS).join(&args.id);
     write(&target, &merged, &dirs).with_context(|| format!("failed to write `{}`", target.display()))?;
     writeln!(
         context.err,

@@ -24,7 +24,7 @@ use crate::process::Supervisor;
 use crate::progress::{self, Progress};
 use crate::provenance::{self, Typed};
 use crate::record::{CaseRecord, Run, RunStatus};
-use crate::run_dir::RunDir;
+use crate::run_dir::{self, RunDir};
 use crate::runner;
 use crate::slots::Sharing;
 use crate::ui::{Look, Motion, Patient};
@@ -70,6 +70,7 @@ pub fn run(args: Args, context: &mut Context<'_>) -> anyhow::Result<Exit> {
         let provenance = provenance::begin(&context.root, &plan, args.typed());
         let directory = RunDir::create(&results, provenance)
             .with_context(|| format!("failed to create a run in `{}`", results.display()))?;
+        warn_of_later_runs(&directory, context)?;
         (directory, Vec::new())
     };
     let engine = Engine::start()?;
@@ -201,6 +202,20 @@ fn refuse_another_matrix(plan: &Plan, before: &Run) -> anyhow::Result<()> {
         before.provenance.run_id, before.provenance.matrix_hash, plan.matrix
     );
     Err(Failure::ending(Exit::NotComparable, message))
+}
+
+/// Says so where a clock that stepped back makes another run the latest.
+fn warn_of_later_runs(directory: &RunDir, context: &mut Context<'_>) -> anyhow::Result<()> {
+    let latest = run_dir::latest(&context.results)?;
+    if let Some(later) = latest.filter(|latest| latest != directory.path()) {
+        writeln!(
+            context.err,
+            "note: `{}` says that it was started later than now, so `latest` means that run; this one is `{}`",
+            later.display(),
+            directory.provenance().run_id
+        )?;
+    }
+    Ok(())
 }
 
 /// The run's directory as it is shown: relative where that is shorter.

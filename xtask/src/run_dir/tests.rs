@@ -120,6 +120,36 @@ fn two_runs_of_the_same_second_have_directories_of_their_own() {
 }
 
 #[test]
+fn the_latest_run_is_the_one_that_was_started_last_whatever_its_name() {
+    let root = tempfile::tempdir().unwrap();
+    let started = |id: &str, started: &str| {
+        let provenance = Provenance {
+            run_id: id.into(),
+            started: started.into(),
+            ..provenance(&[])
+        };
+        RunDir::create(root.path(), provenance).unwrap().path().to_owned()
+    };
+    assert_eq!(latest(root.path()).unwrap(), None);
+    // Earlier versions wrote whole seconds.
+    let whole = started("20261201T100000Z-host-ffffffff", "2026-12-01T10:00:00Z");
+    assert_eq!(latest(root.path()).unwrap(), Some(whole));
+    let second = started("20261201T100000Z-host-eeeeeeee", "2026-12-01T10:00:00.25Z");
+    assert_eq!(latest(root.path()).unwrap(), Some(second));
+    let third = started("20261201T100000Z-host-aaaaaaaa", "2026-12-01T10:00:00.250001Z");
+    // The clock stepped back, and files of others lie about.
+    started("20261201T100000Z-host-eeeeeeee", "2026-12-01T09:59:59.9Z");
+    std::fs::create_dir(root.path().join("runs/zz")).unwrap();
+    std::fs::write(root.path().join("runs/zzz"), "").unwrap();
+    assert_eq!(latest(root.path()).unwrap(), Some(third.clone()));
+    assert_eq!(find(root.path(), "latest").unwrap(), third);
+    assert_eq!(find(root.path(), "20261201T100000Z-host-aaaaaaaa").unwrap(), third);
+    assert_eq!(find(root.path(), third.to_str().unwrap()).unwrap(), third);
+    let error = find(root.path(), "zz").unwrap_err().to_string();
+    assert!(error.ends_with("the newest are 20261201T100000Z-host-aaaaaaaa, 20261201T100000Z-host-eeeeeeee, 20261201T100000Z-host-ffffffff"), "{error}");
+}
+
+#[test]
 fn attempts_have_files_of_their_own_whatever_the_id() {
     let root = tempfile::tempdir().unwrap();
     let run = RunDir::create(root.path(), provenance(&[])).unwrap();

@@ -278,6 +278,24 @@ fn suites_that_changed_cannot_be_resumed() {
 }
 
 #[test]
+fn a_run_from_the_future_stays_the_latest_and_is_named() {
+    let workspace = with_playground(&case("first", PASS, ""));
+    workspace.sweep(&[]);
+    let run = workspace.only_run().provenance;
+    let file = workspace.root().join("results/runs").join(&run.run_id).join("run.json");
+    let from_the_future = fs_err::read_to_string(&file)
+        .unwrap()
+        .replace(&run.started, "2999-01-01T00:00:00Z");
+    fs_err::write(file, from_the_future).unwrap();
+    let output = workspace.sweep(&[]);
+    let told = text(&output.stderr);
+    assert!(
+        told.contains("started later than now, so `latest` means that run") && told.contains(&run.run_id),
+        "{told}"
+    );
+}
+
+#[test]
 fn an_interrupt_records_what_ran_and_says_130() {
     let suite = [
         case("first", PASS, ""),
