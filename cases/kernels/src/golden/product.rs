@@ -1,10 +1,14 @@
-//! Matrix products of the references, through `matrixmultiply`.
+//! Matrix products of the references.
 //!
-//! Floating-point operands are multiplied and added in f64; int8 codes are multiplied exactly.
-//! Operands are widened block by block, so that a product takes megabytes beside its operands.
+//! Floating-point operands are multiplied and added in f64, through `matrixmultiply`; int8 codes are multiplied exactly,
+//! through [`codes`]. Operands are widened block by block, so that a product takes megabytes beside its operands.
+
+mod codes;
 
 use half::bf16;
 use rayon::prelude::*;
+
+pub use codes::product_codes;
 
 /// An operand element.
 pub trait Wide: Copy + Sync + Send {
@@ -24,12 +28,6 @@ impl Wide for bf16 {
     }
 }
 
-impl Wide for i8 {
-    fn wide(self) -> f64 {
-        f64::from(self)
-    }
-}
-
 /// A matrix in a slice, element `(i, j)` at `i · row + j · col`.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix<'a, T> {
@@ -38,7 +36,7 @@ pub struct Matrix<'a, T> {
     col: usize,
 }
 
-impl<'a, T: Wide> Matrix<'a, T> {
+impl<'a, T: Copy> Matrix<'a, T> {
     /// Rows of contiguous elements, `stride` apart.
     pub fn rows(data: &'a [T], stride: usize) -> Self {
         Self {
@@ -54,6 +52,14 @@ impl<'a, T: Wide> Matrix<'a, T> {
             data,
             row: 1,
             col: stride,
+        }
+    }
+
+    fn transpose(self) -> Self {
+        Self {
+            row: self.col,
+            col: self.row,
+            ..self
         }
     }
 
@@ -84,7 +90,7 @@ impl<'a, T: Wide> Matrix<'a, T> {
 
 /// Columns of a block.
 const BLOCK_N: usize = 256;
-/// Length of the inner dimension of a block. For codes: 1024 · 128 · 128 = 2²⁴, so that every partial sum is exact in f32.
+/// Length of the inner dimension of a block.
 const BLOCK_K: usize = 1024;
 
 #[expect(unsafe_code, reason = "matrixmultiply takes raw pointers and strides")]
@@ -108,33 +114,6 @@ fn dgemm(m: usize, k: usize, n: usize, a: (&[f64], isize, isize), b: (&[f64], is
             b.1,
             b.2,
             1.0,
-            c.as_mut_ptr(),
-            n as isize,
-            1,
-        );
-    }
-}
-
-#[expect(unsafe_code, reason = "matrixmultiply takes raw pointers and strides")]
-fn sgemm(m: usize, k: usize, n: usize, a: (&[f32], isize, isize), b: (&[f32], isize, isize), c: &mut [f32]) {
-    assert!(
-        a.0.len() >= m * k && b.0.len() >= k * n && c.len() >= m * n,
-        "blocks hold what is multiplied"
-    );
-    // SAFETY: as in `dgemm`.
-    unsafe {
-        matrixmultiply::sgemm(
-            m,
-            k,
-            n,
-            1.0,
-            a.0.as_ptr(),
-            a.1,
-            a.2,
-            b.0.as_ptr(),
-            b.1,
-            b.2,
-            0.0,
             c.as_mut_ptr(),
             n as isize,
             1,
@@ -200,57 +179,20 @@ pub fn product<A: Wide, B: Wide>(m: usize, n: usize, k: usize, a: Matrix<'_, A>,
     })
 }
 
-/// Exact product of int8 codes, row-major.
-pub fn product_codes(m: usize, n: usize, k: usize, a: Matrix<'_, i8>, b: Matrix<'_, i8>) -> Vec<i32> {
-    blocks(m, n, |rows, cols| {
-        let mut sum = vec![0i32; rows.1 * cols.1];
-        let mut part = vec![0f32; rows.1 * cols.1];
-        let (mut wide_a, mut wide_b) = (Vec::new(), Vec::new());
-        for k0 in (0..k).step_by(BLOCK_K) {
-            let depth = BLOCK_K.min(k - k0);
-            let (ra, ca) = a.block(rows, (k0, depth), &mut wide_a, f32::from);
-            let (rb, cb) = b.block((k0, depth), cols, &mut wide_b, f32::from);
-            sgemm(rows.1, depth, cols.1, (&wide_a, ra, ca), (&wide_b, rb, cb), &mut part);
-            sum.iter_mut().zip(&part).for_each(|(s, p)| *s += *p as i32);
-        }
-        sum
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixture::Stream;
 
-    /// Codes over the full range, −128 included.
-    fn codes(name: &str, n: usize) -> Vec<i8> {
-        let stream = Stream::new(1, name);
-        (0..n).map(|i| stream.bits(i as u64) as i8).collect()
-    }
-
-    #[test]
-    fn codes_multiply_exactly() {
-        let (m, n, k) = (3, 300, 2500);
-        let (a, b) = (codes("a", m * k), codes("b", n * k));
-        let got = product_codes(m, n, k, Matrix::rows(&a, k), Matrix::transposed(&b, k));
-        for (i, j) in [(0, 0), (2, 299), (1, 257)] {
-            let want: i32 = (0..k).map(|l| i32::from(a[i * k + l]) * i32::from(b[j * k + l])).sum();
-            assert_eq!(got[i * n + j], want);
-        }
-        // The largest magnitudes that there are.
-        let low = vec![-128i8; 2048];
-        let got = product_codes(1, 1, 2048, Matrix::rows(&low, 2048), Matrix::transposed(&low, 2048));
-        assert_eq!(got, [2048 * 16_384]);
-    }
-
     #[test]
     fn products_agree_with_the_naive_loop() {
         let (m, n, k) = (260, 270, 1100);
-        let a: Vec<f32> = codes("a", m * k).into_iter().map(|v| f32::from(v) / 64.0).collect();
-        let b: Vec<bf16> = codes("b", n * k)
-            .into_iter()
-            .map(|v| bf16::from_f32(f32::from(v)))
-            .collect();
+        let bytes = |name: &str, n: usize| {
+            let stream = Stream::new(1, name);
+            (0..n).map(move |i| f32::from(stream.bits(i as u64) as i8))
+        };
+        let a: Vec<f32> = bytes("a", m * k).map(|v| v / 64.0).collect();
+        let b: Vec<bf16> = bytes("b", n * k).map(bf16::from_f32).collect();
         for (matrix, at) in [(Matrix::rows(&b, n), (n, 1)), (Matrix::transposed(&b, k), (1, k))] {
             let whole = product(m, n, k, Matrix::rows(&a, k), matrix);
             let one = product_on(m, n, k, Matrix::rows(&a, k), matrix);
