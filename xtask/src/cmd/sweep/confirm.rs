@@ -1,12 +1,12 @@
 //! Measures suspects of a slowdown again, before any of them may fail a gate.
 //!
-//! A process run of the reference's own program (A) and one of this tree's (B) are a pair, case by case. Both
-//! live at the same time and their timed dispatches take turns, A/B/B/A, so that whatever the machine does
-//! hits both; where two don't fit the memory or a program can't take turns, they follow each other; a suspect that is not clear after one look
-//! is measured on. The slowest come first, a few at a time, until the time for it is over. Where all cases
-//! moved together, a few tell what of that is the machine before the others have their turn. A is built in a git worktree of the baseline's commit and
-//! kept below `target/`; where it can't be had, B alone is measured again. Both are runs of their own
-//! below the run's directory, where `gate` and `report` find them later.
+//! A process run of the reference's own program (A) and one of this tree's (B) are a pair, case by case. Both live
+//! at the same time and their timed dispatches take turns, A/B/B/A, so that whatever the machine does hits both;
+//! where two don't fit the memory or a program can't take turns, they follow each other; a suspect that is not clear
+//! after one look is measured on. The slowest come first, a few at a time, until the time for it is over. Where all
+//! cases moved together, a few tell what of that is the machine before the others have their turn. A is built in a
+//! git worktree of the baseline's commit and kept below `target/`; where it can't be had, B alone is measured again.
+//! Both are runs of their own below the run's directory, where `gate` and `report` find them later.
 
 mod side;
 
