@@ -49,7 +49,7 @@ pub(super) fn confirm(
     let Some(repeats) = suspects.iter().map(|suspect| suspect.repeats).max() else {
         return Ok(());
     };
-    let mut probes = compare::probes(&comparison, &suspects);
+    let mut probes = compare::probes(&comparison, &suspects, run);
     suspects.sort_by(|a, b| {
         let is_probe = |suspect: &Suspect| probes.contains(&suspect.case);
         (is_probe(b), b.ratio)
