@@ -158,6 +158,14 @@ impl Workspace {
         );
     }
 
+    /// With so many fresh process runs per look, and so many looks.
+    fn confirming(&self, repeats: u32, looks: u32) {
+        let gate = GATE
+            .replace("confirm-repeats = 8", &format!("confirm-repeats = {repeats}"))
+            .replace("confirm-looks = 3", &format!("confirm-looks = {looks}"));
+        self.write("cases/gate.toml", &gate);
+    }
+
     fn twice_as_slow(&self) {
         self.write("kernels/kernel.rs", &KERNEL.replace("u64 = 40", "u64 = 80"));
     }
@@ -356,6 +364,29 @@ fn what_the_machine_did_to_all_cases_is_told_by_a_few_and_hides_no_slower_one() 
         "five that tell, and the one that moved further: {measured:?}"
     );
     assert!(measured.contains("t/doze"), "{measured:?}");
+    let first = now.records.iter().position(|record| record.case.as_str() == "t/doze");
+    assert_eq!(first, Some(5 * 8), "those that tell come before the slowest");
+}
+
+#[test]
+fn the_slowest_suspect_is_measured_first() {
+    let workspace = Workspace::new("kernel = \"nap\"\n[[case]]\nname = \"slowest\"\nkernel = \"doze\"");
+    workspace.confirming(1, 1);
+    workspace.commit();
+    workspace.accept("host");
+    // Twice as slow, and four times: neither the plan nor the alphabet has the second one first.
+    let slower = KERNEL.replace("DOZE_MS: u64 = 20", "DOZE_MS: u64 = 80");
+    workspace.write(
+        "kernels/kernel.rs",
+        &slower.replace("NAP_MS: u64 = 40", "NAP_MS: u64 = 80"),
+    );
+    workspace.commit();
+    let sweep = workspace.xtask(&["sweep"]);
+    let told = all(&sweep);
+    assert!(told.contains("measuring 2 suspects of a slowdown again"), "{told}");
+    let now = workspace.fresh("now").unwrap();
+    let order: Vec<&str> = now.records.iter().map(|record| record.case.as_str()).collect();
+    assert_eq!(order, ["t/slowest", "t/nap"], "{told}");
 }
 
 #[test]
