@@ -4,7 +4,8 @@
 //! program is built from its commit as it is in this repository.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use xtask::format;
@@ -31,13 +32,30 @@ noisy = 'ignore'
 ";
 
 /// A program that speaks the report protocol and naps; `NAP_MS` stands in its source. The kernel `doze` takes a time of
-/// its own, and a machine whose file `pace` says so takes a multiple for everything. With `TURNS` it takes turns.
+/// its own, and a machine whose file `pace` says so takes a multiple for everything. With `TURNS` it takes turns, and
+/// the file `fate` says by its `NAP_MS` which of two programs comes to grief in the second of them, and how.
 const KERNEL: &str = r##"
 use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
 const NAP_MS: u64 = 40;
 const DOZE_MS: u64 = 20;
 const TURNS: bool = true;
+extern "C" {
+    fn signal(number: i32, handler: usize) -> usize;
+}
+fn meet(fate: &str) {
+    if fate == "dies" {
+        std::process::abort();
+    } else if fate == "hangs once" {
+        std::fs::remove_file("fate").unwrap();
+    } else if fate == "ignores TERM" {
+        unsafe { signal(15, 1) };
+    } else if fate != "hangs" {
+        return;
+    }
+    std::fs::write("hanging", "").unwrap();
+    std::thread::sleep(Duration::from_secs(600));
+}
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     if args[1] == "list" {
@@ -63,9 +81,15 @@ fn main() {
     let pace: u64 = std::fs::read_to_string("pace").map_or(1, |pace| pace.trim().parse().unwrap());
     let ms = pace * if args.iter().any(|arg| arg == "doze") { DOZE_MS } else { NAP_MS };
     writeln!(report, "{}", r#"{"event":"hello","protocol":{"major":1,"minor":0},"program":"kernel","pid":1}"#).unwrap();
+    writeln!(report, "{}", r#"{"event":"stage","stage":"runtime","phase":"begin"}"#).unwrap();
     writeln!(report, "{}", r#"{"event":"tensor","name":"y","verdict":"pass","total":1}"#).unwrap();
+    let fate = std::fs::read_to_string("fate").unwrap_or_default();
+    let fate = fate.strip_prefix(&format!("{NAP_MS} ")).filter(|_| args.iter().any(|arg| arg == "--turns"));
     for round in 0..after("--rounds").parse::<u32>().unwrap() {
         wait();
+        if round == 1 {
+            meet(fate.unwrap_or(""));
+        }
         let start = Instant::now();
         std::thread::sleep(Duration::from_millis(if slow { 3 * ms } else { ms }));
         let ns = start.elapsed().as_nanos();
@@ -99,7 +123,7 @@ impl Workspace {
                 "[package]\nname = \"kernels\"\nversion = \"0.0.0\"\nedition = \"2021\"\n[[bin]]\nname = \"kernel\"\npath = \"kernel.rs\"\n".into(),
             ),
             ("kernels/kernel.rs", KERNEL.into()),
-            (".gitignore", "target\nresults\npace\norder\n".into()),
+            (".gitignore", "target\nresults\npace\norder\nfate\nhanging\n".into()),
             ("cases/gate.toml", GATE.into()),
             ("cases/platforms.toml", "[platform.here]\nrunner = \"command\"\n".into()),
             (
@@ -171,22 +195,52 @@ impl Workspace {
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the user who starts the harness")]
-    fn xtask(&self, arguments: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_xtask"))
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
+        command
             .env("CARGO_MANIFEST_DIR", self.root().join("xtask"))
             // The workspace has a target directory and a toolchain of its own choice.
             .env_remove("CARGO_TARGET_DIR")
             .env_remove("GITHUB_STEP_SUMMARY")
             .args(arguments)
-            .stdin(Stdio::null())
-            .output()
-            .unwrap()
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn xtask(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// A sweep of a program that became twice as slow, of which the program of this nap comes to grief.
+    fn start_with_fate(&self, fate: &str, more: &[&str]) -> Harness {
+        self.commit();
+        self.accept_repeated("host", "1");
+        self.twice_as_slow();
+        self.commit();
+        self.write("fate", fate);
+        let mut command = self.command(&[&["sweep"], more].concat());
+        Harness(Some(
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap(),
+        ))
+    }
+
+    /// How many programs of this workspace run.
+    fn processes(&self) -> usize {
+        let root = self.root().canonicalize().unwrap();
+        let processes = std::fs::read_dir("/proc").unwrap();
+        let programs = processes.filter_map(|entry| std::fs::read_link(entry.ok()?.path().join("exe")).ok());
+        programs.filter(|program| program.starts_with(&root)).count()
     }
 
     /// Sweeps five times over and accepts that.
     #[track_caller]
     fn accept(&self, platform: &str) {
-        let sweep = self.xtask(&["sweep", "--platform", platform, "--repeat", "5"]);
+        self.accept_repeated(platform, "5");
+    }
+
+    #[track_caller]
+    fn accept_repeated(&self, platform: &str, times: &str) {
+        let sweep = self.xtask(&["sweep", "--platform", platform, "--repeat", times]);
         assert_eq!(sweep.status.code(), Some(0), "{}", all(&sweep));
         let accept = self.xtask(&["baseline", "accept", "latest", "--because", "the test's own"]);
         assert_eq!(accept.status.code(), Some(0), "{}", all(&accept));
@@ -208,6 +262,41 @@ impl Workspace {
         let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
         report["cases"][0].clone()
     }
+}
+
+/// A harness that a test may give up; what it started ends with it.
+struct Harness(Option<Child>);
+
+impl Harness {
+    /// What it said and how it ended, which must be soon.
+    fn ended(mut self) -> Output {
+        let child = self.0.as_mut().unwrap();
+        wait_for(|| child.try_wait().unwrap().is_some());
+        self.0.take().unwrap().wait_with_output().unwrap()
+    }
+}
+
+impl Drop for Harness {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Waits for what must come, however busy the machine is; hanging is what takes longer.
+#[track_caller]
+fn wait_for(mut condition: impl FnMut() -> bool) {
+    let limit = Instant::now() + Duration::from_mins(2);
+    while !condition() {
+        assert!(Instant::now() < limit, "nothing happened");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn outcomes(run: &Run) -> Vec<String> {
+    run.records.iter().map(|record| record.outcome.to_string()).collect()
 }
 
 fn all(output: &Output) -> String {
@@ -406,4 +495,27 @@ fn suspects_that_the_time_does_not_suffice_for_stay_unconfirmed() {
         ["not-measured-again", "unclear"].contains(&confirmation.as_str().unwrap()),
         "{confirmation}"
     );
+}
+
+#[test]
+fn a_program_that_hangs_in_its_turn_is_ended_and_costs_the_other_none_of_its_budget() {
+    let workspace = Workspace::new("kernel = \"nap\"");
+    workspace.confirming(2, 1);
+    // In its second turn, of which the other one still has to have its own.
+    let budget = ["--budget", "run=1500ms", "--budget", "silence=1500ms"];
+    let sweep = workspace.start_with_fate("80 hangs once", &budget).ended();
+    let told = all(&sweep);
+    assert_eq!(workspace.processes(), 0, "{told}");
+    let (base, now) = (workspace.fresh("base").unwrap(), workspace.fresh("now").unwrap());
+    assert!(
+        outcomes(&now)[0].starts_with("timeout/"),
+        "{:?}\n{told}",
+        outcomes(&now)
+    );
+    assert_eq!(outcomes(&now)[1], "pass", "{told}");
+    // It waited for as long as the other one hung, and had hardly a moment of its budget left then.
+    assert_eq!(outcomes(&base), ["pass"; 2], "{told}");
+    assert!(base.records[0].phases.total > Duration::from_millis(1500));
+    assert_eq!(base.records[0].latency.as_ref().unwrap().samples().len(), 2);
+    assert_ne!(workspace.reported()["confirmation"], "cleared", "{told}");
 }

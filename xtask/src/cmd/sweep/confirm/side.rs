@@ -126,7 +126,7 @@ impl Pass<'_> {
         let has_ended = |side: usize| ended[side].load(atomic::Ordering::SeqCst);
         let (stops, interrupts): (Vec<_>, Vec<_>) = (0..2).map(|_| unbounded()).unzip();
         let rounds = self.plan.cases.iter().map(|case| case.bench.rounds).max().unwrap_or(0);
-        let (endings, presided) = std::thread::scope(|scope| {
+        let endings = std::thread::scope(|scope| {
             let sides = [(0, base), (1, now)];
             let threads = sides.map(|(index, side)| {
                 let (turnstile, ended, interrupts) = (&turnstile, &ended, interrupts[index].clone());
@@ -139,7 +139,7 @@ impl Pass<'_> {
                     anyhow::Ok(ending)
                 })
             });
-            let presided = turnstile.preside(rounds, &has_ended, &mut || {
+            turnstile.preside(rounds, &has_ended, &mut || {
                 // Both sides must stop, whichever would have heard of it.
                 while self.engine.interrupts.try_recv().is_ok() {
                     for stop in &stops {
@@ -147,10 +147,8 @@ impl Pass<'_> {
                     }
                 }
             });
-            let endings = threads.map(|thread| thread.join().expect("a pass doesn't panic"));
-            (endings, presided)
+            threads.map(|thread| thread.join().expect("a pass doesn't panic"))
         });
-        presided.context("failed to give turns")?;
         let [base, now] = endings;
         Ok(match (base?, now?) {
             (Ending::Finished, ending) | (ending, _) => ending,
