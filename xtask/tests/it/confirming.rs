@@ -3,13 +3,15 @@
 //! The kernels are those of a tiny workspace whose `kernel` binary naps, so that the baseline's own
 //! program is built from its commit as it is in this repository.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use xtask::format;
-use xtask::record::Run;
+use xtask::record::{Run, RunStatus};
 
 /// A slowdown is twice the time, so floors far above what a busy machine adds to a nap decide as surely.
 const GATE: &str = "
@@ -268,6 +270,10 @@ impl Workspace {
 struct Harness(Option<Child>);
 
 impl Harness {
+    fn pid(&self) -> Pid {
+        Pid::from_child(self.0.as_ref().unwrap())
+    }
+
     /// What it said and how it ended, which must be soon.
     fn ended(mut self) -> Output {
         let child = self.0.as_mut().unwrap();
@@ -518,4 +524,61 @@ fn a_program_that_hangs_in_its_turn_is_ended_and_costs_the_other_none_of_its_bud
     assert!(base.records[0].phases.total > Duration::from_millis(1500));
     assert_eq!(base.records[0].latency.as_ref().unwrap().samples().len(), 2);
     assert_ne!(workspace.reported()["confirmation"], "cleared", "{told}");
+}
+
+#[test]
+fn an_interrupt_in_a_turn_ends_both_programs_and_confirms_nothing() {
+    let workspace = Workspace::new("kernel = \"nap\"");
+    workspace.confirming(1, 1);
+    let harness = workspace.start_with_fate("40 hangs", &[]);
+    wait_for(|| workspace.root().join("hanging").exists());
+    assert_eq!(workspace.processes(), 2);
+    kill_process(harness.pid(), Signal::INT).unwrap();
+    let sweep = harness.ended();
+    let told = all(&sweep);
+    assert_eq!(sweep.status.code(), Some(130), "{told}");
+    assert_eq!(workspace.processes(), 0, "{told}");
+    assert!(told.contains("stopping: interrupt again to kill"), "{told}");
+    assert!(
+        told.contains("interrupted: no suspect is confirmed or cleared"),
+        "{told}"
+    );
+    assert!(!told.contains("[slower]") && !told.contains("[cleared]"), "{told}");
+    // The sweep itself was over, and is all there.
+    let latest = xtask::run_dir::latest(&workspace.root().join("results"))
+        .unwrap()
+        .unwrap();
+    let run = format::read::run(&latest).unwrap();
+    assert_eq!((run.provenance.status, run.missing().len()), (RunStatus::Complete, 0));
+    assert_eq!(workspace.reported()["confirmation"], serde_json::Value::Null);
+    // Resumed, only the suspect is left to be measured.
+    std::fs::remove_file(workspace.root().join("fate")).unwrap();
+    let resumed = workspace.xtask(&["sweep", "--resume", "latest"]);
+    let told = all(&resumed);
+    assert!(told.contains("measuring 1 suspect of a slowdown again"), "{told}");
+    assert_eq!(workspace.reported()["confirmation"], "unclear", "{told}");
+}
+
+#[test]
+fn a_second_interrupt_in_a_turn_kills_at_once() {
+    let workspace = Workspace::new("kernel = \"nap\"");
+    workspace.confirming(1, 1);
+    // The grace of a program that ignores TERM is five seconds: nothing but KILL ends it earlier.
+    let mut harness = workspace.start_with_fate("40 ignores TERM", &[]);
+    wait_for(|| workspace.root().join("hanging").exists());
+    let stderr = harness.0.as_mut().unwrap().stderr.take().unwrap();
+    let mut told = BufReader::new(stderr).lines().map(Result::unwrap);
+    kill_process(harness.pid(), Signal::INT).unwrap();
+    // Two signals that are pending at once are one, so the second waits for the answer to the first.
+    assert!(told.any(|line| line.contains("stopping: interrupt again to kill")));
+    let second = Instant::now();
+    kill_process(harness.pid(), Signal::INT).unwrap();
+    assert!(told.any(|line| line.contains("killing")));
+    // A reader such as `tee` hears Ctrl-C too, and is gone before the last word.
+    drop(told);
+    let sweep = harness.ended();
+    let took = second.elapsed();
+    assert_eq!(sweep.status.code(), Some(130));
+    assert!(took < Duration::from_secs(3), "{took:?} after the second interrupt");
+    assert_eq!(workspace.processes(), 0);
 }

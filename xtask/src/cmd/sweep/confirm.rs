@@ -25,15 +25,17 @@ use super::{Args, Context, Engine, settings};
 use crate::cmd::{comparing, planning::Declared};
 use crate::compare::{self, CaseDiff, Comparison, Confirmation, Direction, Fresh, Suspect};
 use crate::count::counted;
-use crate::dispatch::Ending;
+use crate::dispatch::{Ending, Settings};
 use crate::kernel_binary::KernelBinary;
 use crate::plan::{Plan, PlannedCase};
+use crate::progress;
 use crate::provenance;
 use crate::record::{Run, RunStatus};
 use crate::suite::runner::RunnerKind;
+use crate::ui::Patient;
 use side::{Pass, Side};
 
-/// Measures the suspects of `run` again, if there are any.
+/// Measures the suspects of `run` again, if there are any; whether that was interrupted.
 pub(super) fn confirm(
     args: &Args,
     rules: &Rules,
@@ -42,12 +44,22 @@ pub(super) fn confirm(
     run: &Run,
     engine: &Engine,
     context: &mut Context<'_>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Ending> {
+    // Ctrl-C ends a reader such as `tee` as well, and how the sweep ends is not its reader's matter.
+    let mut err = Patient::new(&mut *context.err);
+    let context = &mut Context {
+        root: context.root.clone(),
+        cases: context.cases.clone(),
+        results: context.results.clone(),
+        style: context.style,
+        out: &mut *context.out,
+        err: &mut err,
+    };
     let mut comparison = comparing::against_accepted(context, run, rules.compare())?;
     let mut suspects = compare::suspects(&comparison);
     suspects.retain(|suspect| suspect.direction == Direction::Slower);
     let Some(repeats) = suspects.iter().map(|suspect| suspect.repeats).max() else {
-        return Ok(());
+        return Ok(Ending::Finished);
     };
     let mut probes = compare::probes(&comparison, &suspects, run);
     suspects.sort_by(|a, b| {
@@ -62,7 +74,7 @@ pub(super) fn confirm(
         ..plan.clone()
     };
     if again.cases.is_empty() {
-        return Ok(());
+        return Ok(Ending::Finished);
     }
     writeln!(
         context.err,
@@ -70,6 +82,11 @@ pub(super) fn confirm(
         counted(again.cases.len(), "suspect")
     )?;
     let dir = comparing::confirm_dir(&context.results.join("runs").join(&run.provenance.run_id));
+    // What an interrupt left of an earlier time is part of no comparison, and would keep the names of the sides.
+    match fs_err::remove_dir_all(&dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+        Ok(()) | Err(_) => {}
+    }
     let base = base_side(&comparison, &again, run, &dir, context)?;
     if base.is_none() {
         probes.clear();
@@ -99,14 +116,22 @@ pub(super) fn confirm(
                     )?;
                 }
                 Measured::All => {}
-                // What was measured is not what was announced: the suspects stay unconfirmed.
-                Measured::Interrupted => return Ok(()),
+                // What was measured is not what was announced: the sides stay incomplete, which nobody judges by.
+                Measured::Interrupted => {
+                    writeln!(
+                        context.err,
+                        "interrupted: no suspect is confirmed or cleared; `cargo xtask sweep --resume {}` measures them again",
+                        run.provenance.run_id
+                    )?;
+                    return Ok(Ending::Interrupted);
+                }
                 Measured::OutOfTime => {
                     writeln!(
                         context.err,
                         "the time for measuring suspects again is over (`--confirm-within`): those that are left stay unconfirmed"
                     )?;
-                    return close(sides);
+                    close(sides)?;
+                    return Ok(Ending::Finished);
                 }
             }
             if !std::mem::take(&mut probes).is_empty() {
@@ -137,7 +162,8 @@ pub(super) fn confirm(
             )?;
         }
     }
-    close(sides)
+    close(sides)?;
+    Ok(Ending::Finished)
 }
 
 /// How far a few suspects were measured.
@@ -155,14 +181,22 @@ fn measure(
     sides: &mut [Side],
     until: Instant,
     engine: &Engine,
-    context: &Context<'_>,
+    context: &mut Context<'_>,
 ) -> anyhow::Result<Measured> {
+    let mut tell = |request| {
+        // Saying it is a courtesy; what can't be said is done all the same.
+        let _ = writeln!(context.err, "{}", progress::stopping(request));
+    };
     for pass in passes {
         for case in plans {
             if Instant::now() >= until {
                 return Ok(Measured::OutOfTime);
             }
-            let settings = settings(args, case, NonZeroUsize::MIN.saturating_add(pass));
+            // `--deadline` is for the sweep; how long this may take is looked at above.
+            let settings = Settings {
+                start_until: None,
+                ..settings(args, case, NonZeroUsize::MIN.saturating_add(pass))
+            };
             let pass = Pass {
                 plan: case,
                 settings: &settings,
@@ -170,7 +204,7 @@ fn measure(
                 root: &context.root,
             };
             let ending = match sides {
-                [base, now] if pass.takes_turns(base, now) => pass.in_turn(base, now)?,
+                [base, now] if pass.takes_turns(base, now) => pass.in_turn(base, now, &mut tell)?,
                 // A/B, B/A, A/B, …: a drift over the passes favours neither. The two runs of a pair are neighbours.
                 _ => {
                     let mut order: Vec<&mut Side> = sides.iter_mut().filter(|side| side.has(case)).collect();
@@ -180,7 +214,7 @@ fn measure(
                     let mut ending = Ending::Finished;
                     for side in order {
                         if ending == Ending::Finished {
-                            ending = pass.alone(side)?;
+                            ending = pass.alone(side, &mut tell)?;
                         }
                     }
                     ending

@@ -12,6 +12,7 @@ use crate::cmd::sweep::Engine;
 use crate::dispatch::{self, Ending, Notice, Settings};
 use crate::kernel_binary::KernelBinary;
 use crate::plan::Plan;
+use crate::process::Request;
 use crate::provenance;
 use crate::record::{CaseRecord, Run};
 use crate::run_dir::RunDir;
@@ -97,11 +98,11 @@ impl Pass<'_> {
         }
     }
 
-    /// On one side, with the machine to itself.
-    pub(super) fn alone(&self, side: &mut Side) -> anyhow::Result<Ending> {
+    /// On one side, with the machine to itself. `tell` hears of an interrupt.
+    pub(super) fn alone(&self, side: &mut Side, tell: &mut dyn FnMut(Request)) -> anyhow::Result<Ending> {
         let interrupts = self.engine.interrupts.clone();
         let work = self.work(&side.runners, &side.records, interrupts);
-        let (ending, mut fresh) = run(&work, &mut side.directory)?;
+        let (ending, mut fresh) = run(&work, &mut side.directory, tell)?;
         side.records.append(&mut fresh);
         Ok(ending)
     }
@@ -118,13 +119,19 @@ impl Pass<'_> {
             .all(|side| side.has(self.plan) && side.binary.as_ref().is_some_and(|b| b.takes_turns))
     }
 
-    /// On both sides at once, in turn.
-    pub(super) fn in_turn(&self, base: &mut Side, now: &mut Side) -> anyhow::Result<Ending> {
+    /// On both sides at once, in turn. `tell` hears of an interrupt.
+    pub(super) fn in_turn(
+        &self,
+        base: &mut Side,
+        now: &mut Side,
+        tell: &mut dyn FnMut(Request),
+    ) -> anyhow::Result<Ending> {
         let turnstile =
             Turnstile::create(base.directory.path()).context("failed to make the pipes for taking turns")?;
         let ended = [AtomicBool::new(false), AtomicBool::new(false)];
         let has_ended = |side: usize| ended[side].load(atomic::Ordering::SeqCst);
         let (stops, interrupts): (Vec<_>, Vec<_>) = (0..2).map(|_| unbounded()).unzip();
+        let mut request = Request::Continue;
         let rounds = self.plan.cases.iter().map(|case| case.bench.rounds).max().unwrap_or(0);
         let endings = std::thread::scope(|scope| {
             let sides = [(0, base), (1, now)];
@@ -134,7 +141,7 @@ impl Pass<'_> {
                     let _ended = Ended(&ended[index]);
                     let runners = side.taking_turns(&turnstile.pipes()[index]);
                     let work = self.work(&runners, &side.records, interrupts);
-                    let (ending, mut fresh) = run(&work, &mut side.directory)?;
+                    let (ending, mut fresh) = run(&work, &mut side.directory, &mut |_| {})?;
                     side.records.append(&mut fresh);
                     anyhow::Ok(ending)
                 })
@@ -145,24 +152,35 @@ impl Pass<'_> {
                     for stop in &stops {
                         let _ = stop.send(());
                     }
+                    request = match request {
+                        Request::Continue => Request::Stop,
+                        Request::Stop | Request::Kill => Request::Kill,
+                    };
+                    tell(request);
                 }
             });
             threads.map(|thread| thread.join().expect("a pass doesn't panic"))
         });
         let [base, now] = endings;
         Ok(match (base?, now?) {
+            // Both were over when the interrupt came, and nobody else will hear of it.
+            _ if request != Request::Continue => Ending::Interrupted,
             (Ending::Finished, ending) | (ending, _) => ending,
         })
     }
 }
 
 /// Runs `work` and gives its last attempts.
-fn run(work: &dispatch::Work<'_>, directory: &mut RunDir) -> anyhow::Result<(Ending, Vec<CaseRecord>)> {
+fn run(
+    work: &dispatch::Work<'_>,
+    directory: &mut RunDir,
+    tell: &mut dyn FnMut(Request),
+) -> anyhow::Result<(Ending, Vec<CaseRecord>)> {
     let mut fresh = Vec::new();
-    let ending = dispatch::run(work, directory, &mut |notice| {
-        if let Notice::Finished { record, again: false } = notice {
-            fresh.push(record.clone());
-        }
+    let ending = dispatch::run(work, directory, &mut |notice| match notice {
+        Notice::Finished { record, again: false } => fresh.push(record.clone()),
+        Notice::Stopping { request, .. } => tell(request),
+        Notice::Finished { .. } | Notice::Started { .. } | Notice::Quarantined { .. } | Notice::Tick => {}
     })?;
     Ok((ending, fresh))
 }
