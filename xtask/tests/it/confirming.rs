@@ -503,6 +503,46 @@ fn suspects_that_the_time_does_not_suffice_for_stay_unconfirmed() {
     );
 }
 
+/// One of two programs dies in its second turn, every time.
+#[track_caller]
+fn a_program_dies(fate: &str, dead: &str, whose: &str) {
+    let workspace = Workspace::new("kernel = \"nap\"");
+    workspace.confirming(2, 3);
+    let sweep = workspace.start_with_fate(fate, &[]).ended();
+    let told = all(&sweep);
+    assert_eq!(workspace.processes(), 0, "{told}");
+    assert_eq!(workspace.reported()["confirmation"], "not-measured-again", "{told}");
+    assert!(!told.contains("[slower]") && !told.contains("[cleared]"), "{told}");
+    let note = format!(
+        "t/nap measured again: 2 of 2 process runs of {whose} don't count, such as one that ended as crash/SIGABRT"
+    );
+    assert!(told.contains(&note), "{told}");
+    assert_eq!(told.matches("don't count").count(), 1, "{told}");
+    // Nor is it measured on: what kept it from being measured is no spread, which more process runs would narrow.
+    for side in ["base", "now"] {
+        let run = workspace.fresh(side).unwrap();
+        let expected = if side == dead { "crash/SIGABRT" } else { "pass" };
+        assert_eq!(outcomes(&run), [expected; 2], "{side}: {told}");
+        let alive = side != dead;
+        assert!(
+            run.records.iter().all(
+                |record| record.latency.as_ref().map_or(0, |latency| latency.samples().len()) == usize::from(alive) * 2
+            ),
+            "{side}: {told}"
+        );
+    }
+}
+
+#[test]
+fn a_program_that_dies_in_its_turn_confirms_nothing_and_clears_nothing() {
+    a_program_dies("80 dies", "now", "this tree's program");
+}
+
+#[test]
+fn a_baselines_program_that_dies_in_its_turn_confirms_nothing_and_clears_nothing() {
+    a_program_dies("40 dies", "base", "the baseline's own program");
+}
+
 #[test]
 fn a_program_that_hangs_in_its_turn_is_ended_and_costs_the_other_none_of_its_budget() {
     let workspace = Workspace::new("kernel = \"nap\"");
@@ -523,6 +563,10 @@ fn a_program_that_hangs_in_its_turn_is_ended_and_costs_the_other_none_of_its_bud
     assert_eq!(outcomes(&base), ["pass"; 2], "{told}");
     assert!(base.records[0].phases.total > Duration::from_millis(1500));
     assert_eq!(base.records[0].latency.as_ref().unwrap().samples().len(), 2);
+    assert!(
+        told.contains("1 of 2 process runs of this tree's program don't count"),
+        "{told}"
+    );
     assert_ne!(workspace.reported()["confirmation"], "cleared", "{told}");
 }
 

@@ -33,7 +33,7 @@ use crate::provenance;
 use crate::record::{Run, RunStatus};
 use crate::suite::runner::RunnerKind;
 use crate::ui::Patient;
-use side::{Pass, Side};
+use side::{Pass, Side, Whose};
 
 /// Measures the suspects of `run` again, if there are any; whether that was interrupted.
 pub(super) fn confirm(
@@ -93,7 +93,7 @@ pub(super) fn confirm(
     }
     let current = declared.binary.as_ref();
     let commit = run.provenance.git_commit.clone();
-    let now = Side::new("now", commit, &again, &context.cases, current, run, &dir)?;
+    let now = Side::new(Whose::This, commit, &again, &context.cases, current, run, &dir)?;
     let mut sides: Vec<Side> = base.into_iter().chain([now]).collect();
     let mut open: Vec<Plan> = again.cases.iter().map(|case| alone(case, &again)).collect();
     // Building the reference's program doesn't count.
@@ -130,7 +130,7 @@ pub(super) fn confirm(
                         context.err,
                         "the time for measuring suspects again is over (`--confirm-within`): those that are left stay unconfirmed"
                     )?;
-                    close(sides)?;
+                    close(sides, &again, context)?;
                     return Ok(Ending::Finished);
                 }
             }
@@ -149,7 +149,11 @@ pub(super) fn confirm(
         }
         judge(&mut comparison, &sides);
         open.retain(|plan| {
-            diff(&comparison, plan).is_some_and(|diff| diff.final_latency().asks_for_more(&comparison.rules))
+            // More process runs narrow a spread. Who gave nothing to judge in a whole look, since its program or the
+            // other one failed each time, would only fail on.
+            let was_measured = confirmation(&comparison, plan) != Some(&Confirmation::NotMeasured);
+            let diff = diff(&comparison, plan);
+            was_measured && diff.is_some_and(|diff| diff.final_latency().asks_for_more(&comparison.rules))
         });
         if open.is_empty() {
             break;
@@ -162,7 +166,7 @@ pub(super) fn confirm(
             )?;
         }
     }
-    close(sides)?;
+    close(sides, &again, context)?;
     Ok(Ending::Finished)
 }
 
@@ -245,8 +249,13 @@ fn confirmation<'a>(comparison: &'a Comparison, plan: &Plan) -> Option<&'a Confi
     diff(comparison, plan)?.confirmation.as_ref()
 }
 
-fn close(sides: Vec<Side>) -> anyhow::Result<()> {
+fn close(sides: Vec<Side>, again: &Plan, context: &mut Context<'_>) -> anyhow::Result<()> {
     for mut side in sides {
+        for case in &again.cases {
+            if let Some(loss) = side.loss(&case.id) {
+                writeln!(context.err, "{loss}")?;
+            }
+        }
         // Who was explained, or had no time left, is no gap in what was measured.
         let measured: BTreeSet<_> = side.records.iter().map(|record| &record.case).collect();
         side.directory.narrow(|case| measured.contains(case));
@@ -288,7 +297,7 @@ fn base_side(
     match binary {
         Ok(binary) => {
             let commit = comparison.base.commit.clone();
-            let side = Side::new("base", commit, &own, &context.cases, Some(&binary), run, dir)?;
+            let side = Side::new(Whose::Base, commit, &own, &context.cases, Some(&binary), run, dir)?;
             Ok(Some(side))
         }
         Err(why) => {

@@ -20,8 +20,37 @@ use crate::runner::{self, Runner, embedded::Embedded};
 use crate::suite::runner::RunnerKind;
 use crate::turns::{Pipes, Turnstile};
 
+/// Which of the two programs a side is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Whose {
+    /// The one of the baseline's commit.
+    Base,
+    /// The one of this tree.
+    This,
+}
+
+impl Whose {
+    /// The name of the side's run.
+    const fn run_id(self) -> &'static str {
+        match self {
+            Self::Base => "base",
+            Self::This => "now",
+        }
+    }
+}
+
+impl std::fmt::Display for Whose {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Base => "the baseline's own program",
+            Self::This => "this tree's program",
+        })
+    }
+}
+
 /// One program with its fresh runs.
 pub(super) struct Side {
+    whose: Whose,
     cases: BTreeSet<CaseId>,
     binary: Option<Binary>,
     runners: runner::Runners,
@@ -31,7 +60,7 @@ pub(super) struct Side {
 
 impl Side {
     pub(super) fn new(
-        name: &str,
+        whose: Whose,
         commit: Option<String>,
         plan: &Plan,
         cases: &Path,
@@ -40,11 +69,12 @@ impl Side {
         dir: &Path,
     ) -> anyhow::Result<Self> {
         let mut provenance = run.provenance.clone();
-        provenance.run_id = name.into();
+        provenance.run_id = whose.run_id().into();
         provenance.started = provenance::now();
         provenance.git_commit = commit;
         provenance.planned = plan.cases.iter().map(|case| case.id.clone()).collect();
         Ok(Self {
+            whose,
             cases: plan.cases.iter().map(|case| case.id.clone()).collect(),
             binary: binary.map(|binary| Binary {
                 path: binary.path().to_owned(),
@@ -59,6 +89,25 @@ impl Side {
     /// Whether this side measures the cases of `plan`.
     pub(super) fn has(&self, plan: &Plan) -> bool {
         plan.cases.iter().all(|case| self.cases.contains(&case.id))
+    }
+
+    /// What its process runs of a case were lost by, where some gave no latency; they are no part of any verdict, and
+    /// a report can't tell of them.
+    pub(super) fn loss(&self, case: &CaseId) -> Option<String> {
+        let all = || self.records.iter().filter(|record| record.case == *case);
+        let lost: Vec<&CaseRecord> = all().filter(|record| record.latency.is_none()).collect();
+        let worst = lost.iter().min_by_key(|record| record.outcome.kind())?;
+        Some(format!(
+            "{case} measured again: {} of {} process runs of {} don't count, such as one that ended as {} (`{}`)",
+            lost.len(),
+            all().count(),
+            self.whose,
+            worst.outcome,
+            self.directory
+                .path()
+                .join(worst.log.as_deref().unwrap_or("records.jsonl"))
+                .display()
+        ))
     }
 
     /// The runners of this side, whose kernels take turns over `pipes`.
