@@ -5,7 +5,8 @@
 //! [`ChildSpec`] and gives back what happened, as [`Ended`].
 //!
 //! What a child can do, and what happens then:
-//! - *hang, ignore TERM*: budgets (queue, setup, run, silence, total), TERM, grace, KILL.
+//! - *hang, ignore TERM*: budgets (queue, setup, run, silence, total), TERM, grace, KILL. What it waits for another
+//!   child, see [`Waits`], is no part of them.
 //! - *leave processes behind*, in its group, in another session, holding its output: found through
 //!   the subreaper, killed, reported as [`Survivor`]s; reading stops after a bounded time.
 //! - *fork without end*: kill passes until one finds nobody, bounded.
@@ -27,6 +28,7 @@ mod proc_fs;
 mod report_tail;
 mod spawn;
 mod spec;
+mod waits;
 mod watch;
 
 use std::io;
@@ -46,6 +48,7 @@ pub use family::{Attribution, Survivor};
 pub use proc_fs::ProcessFacts;
 pub use spawn::SpawnError;
 pub use spec::{ChildSpec, Placement};
+pub use waits::Waits;
 
 /// What this program is when it was started by itself as a helper: the launcher or the guard.
 ///

@@ -37,6 +37,14 @@ impl std::fmt::Debug for Progress<'_> {
     }
 }
 
+/// What is done after an interrupt, and what another one would do.
+pub const fn stopping(request: Request) -> &'static str {
+    match request {
+        Request::Continue | Request::Stop => "stopping: interrupt again to kill",
+        Request::Kill => "killing",
+    }
+}
+
 impl<'a> Progress<'a> {
     /// Progress over `total` process runs, of which `finished` already have been, told to `err`.
     pub fn new(err: &'a mut dyn Write, look: Look, total: usize, finished: usize) -> Self {
@@ -71,11 +79,7 @@ impl<'a> Progress<'a> {
                 "device {device} is quarantined: cases that need it are blocked"
             )),
             Notice::Stopping { running, request } => {
-                let how = match request {
-                    Request::Continue | Request::Stop => "stopping: interrupt again to kill",
-                    Request::Kill => "killing",
-                };
-                self.say(&format!("{how} ({running} running)"));
+                self.say(&format!("{} ({running} running)", stopping(*request)));
             }
             Notice::Tick => {}
         }

@@ -3,8 +3,8 @@
 //! Machines change their speed within a second by more than the slowdowns that matter. Process runs that
 //! follow each other are seconds apart; timed dispatches that alternate are neighbours. Each program says
 //! over a pipe that it is ready for its next timed dispatch, and waits for its turn from another one. The
-//! order is A/B/B/A, and no turn is given before both are ready, so that nobody's setup
-//! disturbs a measurement.
+//! order is A/B/B/A, and no turn is given before both are ready, so that nobody's setup disturbs a
+//! measurement. What a program waits is no part of its budgets ([`Waits`]).
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -15,16 +15,20 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
 
+use crate::process::Waits;
+
 /// How long it takes at most until an end or an interrupt is seen.
 const GLANCE: Duration = Duration::from_millis(50);
 
 /// The pipes of one program, by the names that it opens them by.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Pipes {
     /// Where it waits for its turn.
     pub take: PathBuf,
     /// Where it says that it is ready.
     pub done: PathBuf,
+    /// Whether it waits: for whoever watches its budgets.
+    pub waits: Waits,
 }
 
 impl Pipes {
@@ -33,7 +37,8 @@ impl Pipes {
         for path in [&take, &done] {
             mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR)?;
         }
-        Ok(Self { take, done })
+        let waits = Waits::default();
+        Ok(Self { take, done, waits })
     }
 
     /// As the command line of a program has them.
@@ -47,6 +52,7 @@ impl Pipes {
 struct Ends {
     take: File,
     done: File,
+    waits: Waits,
 }
 
 impl Ends {
@@ -60,23 +66,29 @@ impl Ends {
         Ok(Self {
             take: open(&pipes.take)?,
             done: open(&pipes.done)?,
+            waits: pipes.waits.clone(),
         })
     }
 
-    /// Waits a moment for the program to be ready.
-    fn is_ready(&mut self, moment: Duration) -> bool {
+    /// Waits a moment for the program to be ready; from then on it waits.
+    fn is_ready(&self, moment: Duration) -> bool {
         let timeout = Timespec {
             tv_sec: 0,
             tv_nsec: moment.subsec_nanos().into(),
         };
         // An interrupted poll is a look too early; there will be another one.
         let _ = poll(&mut [PollFd::new(&self.done, PollFlags::IN)], Some(&timeout));
-        matches!(self.done.read(&mut [0]), Ok(1))
+        let ready = matches!((&self.done).read(&mut [0]), Ok(1));
+        if ready {
+            self.waits.begin();
+        }
+        ready
     }
 
     /// Gives the program its turn. A pipe that can't take one more byte holds turns enough.
-    fn give(&mut self) {
-        let _ = self.take.write(b".");
+    fn give(&self) {
+        self.waits.end();
+        let _ = (&self.take).write(b".");
     }
 }
 
@@ -84,18 +96,21 @@ impl Ends {
 #[derive(Debug)]
 pub struct Turnstile {
     pipes: [Pipes; 2],
+    ends: [Ends; 2],
 }
 
 impl Turnstile {
     /// Makes the pipes of both programs in `directory`, which exists.
+    ///
+    /// What can fail fails here, before there is a program that would wait for its turn.
     pub fn create(directory: &Path) -> io::Result<Self> {
         let pipes = |side: &str| {
             let path = |what: &str| directory.join(format!("{side}.{what}"));
             Pipes::create(path("take"), path("done"))
         };
-        Ok(Self {
-            pipes: [pipes("a")?, pipes("b")?],
-        })
+        let pipes = [pipes("a")?, pipes("b")?];
+        let ends = [Ends::open(&pipes[0])?, Ends::open(&pipes[1])?];
+        Ok(Self { pipes, ends })
     }
 
     /// The pipes of the first and of the second program.
@@ -106,44 +121,62 @@ impl Turnstile {
     /// Gives each program `rounds` turns, until both have ended.
     ///
     /// `has_ended` says whether a program is gone; who is gone has no turn, and the other goes on alone.
-    /// `glance` is called all the while, at least every [`GLANCE`].
-    pub fn preside(&self, rounds: u32, has_ended: &dyn Fn(usize) -> bool, glance: &mut dyn FnMut()) -> io::Result<()> {
-        let mut ends = [Ends::open(&self.pipes[0])?, Ends::open(&self.pipes[1])?];
+    /// `glance` is called all the while: before every turn, and at least every [`GLANCE`].
+    pub fn preside(&self, rounds: u32, has_ended: &dyn Fn(usize) -> bool, glance: &mut dyn FnMut()) {
+        let _counted_again = CountedAgain(&self.ends);
         let mut present = [true; 2];
-        let mut wait = |side: usize, ends: &mut [Ends; 2]| {
-            loop {
-                if ends[side].is_ready(GLANCE) {
-                    return true;
-                }
-                if has_ended(side) {
-                    return false;
-                }
-                glance();
-            }
-        };
-        for side in [0, 1] {
-            present[side] = wait(side, &mut ends);
-        }
+        // Both at once: who is ready first begins to wait then, and not when the other one is ready too.
+        self.wait_for(&[0, 1], &mut present, has_ended, glance);
         for round in 0..rounds {
             let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
             for side in order {
                 if present[side] {
-                    ends[side].give();
-                    present[side] = wait(side, &mut ends);
+                    self.ends[side].give();
+                    self.wait_for(&[side], &mut present, has_ended, glance);
                 }
             }
         }
         // Both are ready once more: for their ends, or for what nobody announced, such as another attempt.
-        ends.iter_mut().for_each(Ends::give);
+        self.ends.iter().for_each(Ends::give);
         while !(has_ended(0) && has_ended(1)) {
-            for end in &mut ends {
+            for end in &self.ends {
                 if end.is_ready(GLANCE / 2) {
                     end.give();
                 }
             }
             glance();
         }
-        Ok(())
+    }
+
+    /// Waits until each of `sides` is ready, or gone and no longer `present`.
+    fn wait_for(
+        &self,
+        sides: &[usize],
+        present: &mut [bool; 2],
+        has_ended: &dyn Fn(usize) -> bool,
+        glance: &mut dyn FnMut(),
+    ) {
+        let mut awaited = sides.to_vec();
+        while !awaited.is_empty() {
+            glance();
+            let moment = GLANCE / awaited.len() as u32;
+            awaited.retain(|&side| {
+                if self.ends[side].is_ready(moment) {
+                    return false;
+                }
+                present[side] = !has_ended(side);
+                present[side]
+            });
+        }
+    }
+}
+
+/// When nobody gives turns any more, whyever, budgets count again: else a program that waits would do so for ever.
+struct CountedAgain<'a>(&'a [Ends; 2]);
+
+impl Drop for CountedAgain<'_> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|ends| ends.waits.end());
     }
 }
 
@@ -160,7 +193,7 @@ impl Drop for Turnstile {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
     use super::*;
 
@@ -194,7 +227,7 @@ mod tests {
                 });
             }
             let has_ended = |side: usize| ended[side].load(Ordering::SeqCst);
-            turnstile.preside(rounds, &has_ended, &mut || {}).unwrap();
+            turnstile.preside(rounds, &has_ended, &mut || {});
         });
         told.into_inner().unwrap()
     }
@@ -216,6 +249,32 @@ mod tests {
     fn more_dispatches_than_announced_don_t_hang() {
         let more = order(1, [3, 3]);
         assert_eq!((more.matches('A').count(), more.matches('B').count()), (3, 3));
+    }
+
+    #[test]
+    fn a_glance_is_taken_before_every_turn_however_quick_the_programs_are() {
+        let directory = tempfile::tempdir().unwrap();
+        let turnstile = Turnstile::create(directory.path()).unwrap();
+        let given = AtomicU32::new(0);
+        let ended = AtomicBool::new(false);
+        // Turns that were given since the last glance: an interrupt must not wait for the end of the benchmark.
+        let (mut seen, mut deaf) = (0, 0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                program(&turnstile.pipes()[0], 200, &|| {
+                    given.fetch_add(1, Ordering::SeqCst);
+                });
+                ended.store(true, Ordering::SeqCst);
+            });
+            let has_ended = |side: usize| side == 1 || ended.load(Ordering::SeqCst);
+            turnstile.preside(200, &has_ended, &mut || {
+                let now = given.load(Ordering::SeqCst);
+                deaf = deaf.max(now - seen);
+                seen = now;
+            });
+        });
+        assert_eq!(given.load(Ordering::SeqCst), 200);
+        assert!(deaf <= 2, "{deaf} turns without a glance");
     }
 
     #[test]

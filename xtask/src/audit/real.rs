@@ -161,7 +161,7 @@ impl Launch<'_> {
         let directory = tempfile::tempdir().map_err(failed)?;
         let turnstile = Turnstile::create(directory.path()).map_err(failed)?;
         let ended = [AtomicBool::new(false), AtomicBool::new(false)];
-        let (runs, presided) = std::thread::scope(|scope| {
+        let runs = std::thread::scope(|scope| {
             let threads = [(0, 0.0), (1, delay)].map(|(side, delay)| {
                 let (pipes, ended) = (&turnstile.pipes()[side], &ended[side]);
                 scope.spawn(move || {
@@ -172,13 +172,9 @@ impl Launch<'_> {
             });
             let has_ended = |side: usize| ended[side].load(Ordering::SeqCst);
             let rounds = u32::try_from(self.rounds(subject)).unwrap_or(u32::MAX);
-            let presided = turnstile.preside(rounds, &has_ended, &mut || {});
-            (
-                threads.map(|thread| thread.join().expect("a process run doesn't panic")),
-                presided,
-            )
+            turnstile.preside(rounds, &has_ended, &mut || {});
+            threads.map(|thread| thread.join().expect("a process run doesn't panic"))
         });
-        presided.map_err(failed)?;
         let [base, now] = runs;
         Ok((base?, now?))
     }

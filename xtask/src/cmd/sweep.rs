@@ -74,7 +74,7 @@ pub fn run(args: Args, context: &mut Context<'_>) -> anyhow::Result<Exit> {
         (directory, Vec::new())
     };
     let engine = Engine::start()?;
-    let ending = dispatch_plan(&args, &plan, &runners, &done, &mut directory, &engine, context)?;
+    let mut ending = dispatch_plan(&args, &plan, &runners, &done, &mut directory, &engine, context)?;
     let shown = shown_path(&directory, context);
     let status = if ending == Ending::Finished {
         RunStatus::Complete
@@ -85,7 +85,7 @@ pub fn run(args: Args, context: &mut Context<'_>) -> anyhow::Result<Exit> {
         .close(provenance::now(), status)
         .context("failed to close the run")?;
     if ending == Ending::Finished && !args.no_confirm {
-        confirm::confirm(&args, &rules, &plan, &declared, &run, &engine, context)?;
+        ending = confirm::confirm(&args, &rules, &plan, &declared, &run, &engine, context)?;
     }
     let exit = judge::judge(&args, &rules, &run, &shown, context)?;
     Ok(match ending {

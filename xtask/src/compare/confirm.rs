@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use super::common_mode::LEAST_CASES;
 use super::{CaseDiff, Comparison, Direction, Fresh, LatencyVerdict, Remeasured, Rules, judge_fresh};
 use crate::case_id::CaseId;
+use crate::record::Run;
 use crate::stats;
 
 /// A case to measure again.
@@ -115,17 +116,47 @@ pub fn suspects(comparison: &Comparison) -> Vec<Suspect> {
 }
 
 /// The suspects that are measured before all others, to tell what the machine did: where all cases moved
-/// together, those that moved just as far as all did. None where there are so few that all may be measured.
-pub fn probes(comparison: &Comparison, suspects: &[Suspect]) -> Vec<CaseId> {
+/// together, the cheapest of those that moved nearly as far as all did. None where there are so few that all may
+/// be measured.
+///
+/// The half of the suspects that is nearest to the common move, and at least [`PROBES`], may be chosen: its own
+/// noise aside, any of them tells the same, while one of the far half may be slower by itself. On a machine where
+/// nearly every case is a suspect, the nearest few may be the heaviest of all, whose process runs alone take
+/// longer than there is time for; so of the near half the [`PROBES`] are taken whose process runs were over
+/// soonest in the sweep. Cost is what `run`'s own records say: nobody is started here to learn it, and a name or
+/// a size says nothing of it. A suspect whose cost isn't known comes last; of equal ones the nearer, then the
+/// first by id.
+pub fn probes(comparison: &Comparison, suspects: &[Suspect], run: &Run) -> Vec<CaseId> {
     if comparison.common_mode.is_none() || suspects.len() <= PROBES {
         return Vec::new();
     }
-    let mut nearest: Vec<&Suspect> = suspects.iter().collect();
-    nearest.sort_by(|a, b| a.ratio.ln().abs().total_cmp(&b.ratio.ln().abs()));
-    nearest
-        .into_iter()
+    let distance = |suspect: &Suspect| suspect.ratio.ln().abs();
+    let mut near: Vec<&Suspect> = suspects.iter().collect();
+    near.sort_by(|a, b| {
+        let by_distance = distance(a).total_cmp(&distance(b));
+        by_distance.then_with(|| a.case.cmp(&b.case))
+    });
+    near.truncate(suspects.len().div_ceil(2).max(PROBES));
+    let costs = costs(run);
+    let cost = |suspect: &Suspect| costs.get(&suspect.case).copied().unwrap_or(f64::INFINITY);
+    // A stable sort: who costs the same stays in the order of nearness.
+    near.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
+    near.into_iter()
         .take(PROBES)
         .map(|suspect| suspect.case.clone())
+        .collect()
+}
+
+/// What a process run of each case took in the sweep, in the median over its process runs, s.
+fn costs(run: &Run) -> BTreeMap<&CaseId, f64> {
+    let mut totals: BTreeMap<&CaseId, Vec<f64>> = BTreeMap::new();
+    for record in run.terminal() {
+        let total = record.phases.total.as_secs_f64();
+        totals.entry(&record.case).or_default().push(total);
+    }
+    let medians = totals.into_iter();
+    medians
+        .filter_map(|(case, totals)| Some((case, stats::median(&totals)?)))
         .collect()
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Their order (silence ≤ run ≤ total) is checked where suites are loaded, not here.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::outcome::Budget;
 
@@ -40,6 +40,49 @@ impl Phase {
             Self::Setup => Budget::Setup,
             Self::Run => Budget::Run,
         }
+    }
+}
+
+/// Since when each budget counts, on a clock that stands still while the child waits for others.
+#[derive(Debug)]
+pub(super) struct Counted {
+    start: Instant,
+    /// Since the current phase began.
+    pub(super) phase: Instant,
+    /// Since the last sign of life.
+    pub(super) sign: Instant,
+}
+
+impl From<Instant> for Counted {
+    fn from(start: Instant) -> Self {
+        Self {
+            start,
+            phase: start,
+            sign: start,
+        }
+    }
+}
+
+impl TimeLimits {
+    /// The budgets in force in `phase`, with the instants at which they run out on the clock of `counted`.
+    pub(super) fn deadlines(
+        self,
+        phase: Phase,
+        counted: &Counted,
+    ) -> impl Iterator<Item = (Budget, Duration, Instant)> {
+        let of_phase = match phase {
+            Phase::Queue => self.queue,
+            Phase::Setup => self.setup,
+            Phase::Run => self.run,
+        };
+        let silence = if phase == Phase::Queue { None } else { self.silence };
+        [
+            (Budget::Total, self.total, counted.start),
+            (phase.budget(), of_phase, counted.phase),
+            (Budget::Silence, silence, counted.sign.max(counted.phase)),
+        ]
+        .into_iter()
+        .filter_map(|(budget, limit, from)| limit.map(|limit| (budget, limit, from + limit)))
     }
 }
 

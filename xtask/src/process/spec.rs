@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::budget::{PhasePlan, TimeLimits};
 use super::capture::OutputLimits;
 use super::environment::Environment;
+use super::waits::Waits;
 
 /// Where a child stands towards the terminal and its limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub struct ChildSpec {
     pub memory_limit_bytes: Option<u64>,
     /// Time limits.
     pub limits: TimeLimits,
+    /// When it waits for others, which no limit counts.
+    pub waits: Waits,
     /// From TERM to KILL.
     pub grace: Duration,
     /// The phases that the budgets refer to.
@@ -62,6 +65,7 @@ impl ChildSpec {
             placement: Placement::Group,
             memory_limit_bytes: None,
             limits: TimeLimits::default(),
+            waits: Waits::default(),
             grace: Self::GRACE,
             phases: PhasePlan::run_only(),
             log: log.into(),

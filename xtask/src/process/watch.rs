@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
 
-use super::budget::Phase;
+use super::budget::{Counted, Phase};
 use super::capture::Capture;
 use super::control::{Control, Request};
 use super::ended::{Ended, ExitState, Stop};
@@ -77,7 +77,7 @@ pub(super) fn watch(
         output_open: true,
         log_failure: None,
         phases: vec![(spec.phases.first, start)],
-        last_sign: start,
+        counted: Counted::from(spec.waits.clock(start)),
         report: spec.report.as_ref().map(|path| ReportTail::new(path.clone())),
         suspended: None,
         ending: Ending::No,
@@ -118,7 +118,7 @@ struct Watch<'a> {
     /// The first failure to write the log; reading goes on, so that the child isn't blocked by it.
     log_failure: Option<io::Error>,
     phases: Vec<(Phase, Instant)>,
-    last_sign: Instant,
+    counted: Counted,
     report: Option<ReportTail>,
     suspended: Option<(SignalName, Instant)>,
     ending: Ending,
@@ -277,29 +277,17 @@ impl Watch<'_> {
         }
     }
 
-    /// Budgets with the instants at which they run out.
-    fn deadlines(&self) -> impl Iterator<Item = (Budget, Duration, Instant)> {
-        let limits = self.spec.limits;
-        let (phase, since) = *self.phases.last().expect("a child always is in a phase");
-        let of_phase = match phase {
-            Phase::Queue => limits.queue,
-            Phase::Setup => limits.setup,
-            Phase::Run => limits.run,
-        };
-        let silence = if phase == Phase::Queue { None } else { limits.silence };
-        [
-            (Budget::Total, limits.total, self.start),
-            (phase.budget(), of_phase, since),
-            (Budget::Silence, silence, self.last_sign.max(since)),
-        ]
-        .into_iter()
-        .filter_map(|(budget, limit, from)| limit.map(|limit| (budget, limit, from + limit)))
+    /// Budgets with the instants at which they run out, unless the child waits until then.
+    fn deadlines(&self, now: Instant) -> impl Iterator<Item = (Budget, Duration, Instant)> {
+        let waited = now.saturating_duration_since(self.spec.waits.clock(now));
+        let deadlines = self.spec.limits.deadlines(self.phase(), &self.counted);
+        deadlines.map(move |(budget, limit, at)| (budget, limit, at + waited))
     }
 
     fn ran_out(&self, now: Instant) -> Option<Stop> {
         // The one that ran out first is the reason, even if several have by the time of this look.
         let over = self
-            .deadlines()
+            .deadlines(now)
             .filter(|(_, _, at)| *at <= now)
             .min_by_key(|(_, _, at)| *at);
         if let Some((budget, limit, _)) = over {
@@ -316,7 +304,7 @@ impl Watch<'_> {
             TICK
         };
         let deadline = match self.ending {
-            Ending::No => self.deadlines().map(|(_, _, at)| at).min(),
+            Ending::No => self.deadlines(now).map(|(_, _, at)| at).min(),
             Ending::Asked { kill_at } => Some(kill_at),
             Ending::Killed => None,
         };
@@ -339,6 +327,7 @@ impl Watch<'_> {
     fn enter(&mut self, phase: Phase, now: Instant) {
         if phase > self.phase() {
             self.phases.push((phase, now));
+            self.counted.phase = self.spec.waits.clock(now);
         }
     }
 
@@ -348,7 +337,7 @@ impl Watch<'_> {
         if !report.grew() {
             return;
         }
-        self.last_sign = now;
+        self.counted.sign = self.spec.waits.clock(now);
         if waits && let Some(phase) = report.announced(&self.spec.phases.signs) {
             self.enter(phase, now);
         }
@@ -361,7 +350,7 @@ impl Watch<'_> {
                 Ok(0) => self.output_open = false,
                 Ok(n) => {
                     left = left.saturating_sub(n);
-                    self.last_sign = now;
+                    self.counted.sign = self.spec.waits.clock(now);
                     if self.log_failure.is_none()
                         && let Err(error) = self.capture.push(&self.buffer[..n])
                     {

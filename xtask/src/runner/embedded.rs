@@ -75,6 +75,7 @@ impl Runner for Embedded {
         child = child.args(["--report".into(), paths.report.clone().into_os_string()]);
         if let Some(pipes) = &self.turns {
             child = child.args(["--turns".to_owned(), pipes.argument()]);
+            child.waits = pipes.waits.clone();
         }
         child.environment = environment(assignment);
         child.limits = limits(case);

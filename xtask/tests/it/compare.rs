@@ -1,5 +1,7 @@
 //! What changed between two runs.
 
+use std::time::Duration;
+
 use xtask::baseline::{self, Baseline, Request};
 use xtask::compare::{
     self, Comparison, Context, Direction, LatencyVerdict, OutcomeChange, RingFinding, Rules, Standing, Undecided,
@@ -533,16 +535,99 @@ fn a_change_below_all_kernels_is_no_environment() {
     assert_eq!(confirmation_of(&comparison, "s/c7"), "not-measured-again");
 }
 
-#[test]
-fn probes_are_the_suspects_nearest_to_the_common_move() {
-    let comparison = moved_together(1.4, &[]);
+/// The probes among cases that moved together by 1.4 and each by its own factor on top of it, where the process
+/// runs of each took so many seconds; by their names, sorted.
+fn probes_of(cases: &[(&str, f64, &[u64])]) -> Vec<String> {
+    let base = with(run("a"), cases.iter().flat_map(|(name, ..)| repeats(name, &BASE)));
+    let now = with(
+        run("b"),
+        cases.iter().flat_map(|&(name, own, seconds)| {
+            let mut records = repeats(name, &scaled(1.4 * own));
+            for (record, &seconds) in records.iter_mut().zip(seconds.iter().cycle()) {
+                record.phases.total = Duration::from_secs(seconds);
+            }
+            records
+        }),
+    );
+    let comparison = compared(&base, &now);
     let suspects = compare::suspects(&comparison);
-    assert_eq!(suspects.len(), 12);
-    let probes = compare::probes(&comparison, &suspects);
-    assert_eq!(probes.len(), compare::PROBES);
-    assert!(!probes.contains(&id("s/slow")), "{probes:?}");
-    // So few are all measured, and where nothing moved together there is nothing to tell.
-    assert!(compare::probes(&comparison, &suspects[..compare::PROBES]).is_empty());
+    assert_eq!(suspects.len(), cases.len(), "all are suspects");
+    let mut reversed = suspects.clone();
+    reversed.reverse();
+    let probes = compare::probes(&comparison, &suspects, &now);
+    assert_eq!(probes, compare::probes(&comparison, &reversed, &now));
+    let mut names: Vec<String> = probes.iter().map(ToString::to_string).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn probes_are_the_cheapest_of_the_suspects_near_the_common_move() {
+    type Case = (&'static str, f64, &'static [u64]);
+    /// Six that moved just as far as all did, six that moved further by far.
+    const FAR: [Case; 6] = [
+        ("s/f0", 1.20, &[1]),
+        ("s/f1", 1.21, &[1]),
+        ("s/f2", 1.22, &[1]),
+        ("s/f3", 0.81, &[1]),
+        ("s/f4", 0.82, &[1]),
+        ("s/f5", 0.83, &[1]),
+    ];
+    let check = |what: &str, near: [Case; 6], expected: [&str; 5]| {
+        assert_eq!(probes_of(&[&near[..], &FAR[..]].concat()), expected, "{what}");
+    };
+    let near = |seconds: [&'static [u64]; 6]| {
+        let names = ["s/n0", "s/n1", "s/n2", "s/n3", "s/n4", "s/n5"];
+        std::array::from_fn(|i| (names[i], 1.0, seconds[i]))
+    };
+    check(
+        "the heaviest of the near ones is left out, and no far one is chosen for being cheap",
+        near([&[40], &[2], &[3], &[4], &[5], &[6]]),
+        ["s/n1", "s/n2", "s/n3", "s/n4", "s/n5"],
+    );
+    check(
+        "the median counts: one slow process run makes no case dear, one quick one makes none cheap",
+        near([&[2, 2, 90], &[2], &[2], &[2], &[40, 40, 1], &[2]]),
+        ["s/n0", "s/n1", "s/n2", "s/n3", "s/n5"],
+    );
+    let mut unequal = near([&[2]; 6]);
+    unequal[1].1 = 1.01;
+    check(
+        "of those that cost the same, the nearer",
+        unequal,
+        ["s/n0", "s/n2", "s/n3", "s/n4", "s/n5"],
+    );
+    check(
+        "of those that cost the same and are as near, the first by id",
+        near([&[2]; 6]),
+        ["s/n0", "s/n1", "s/n2", "s/n3", "s/n4"],
+    );
+}
+
+#[test]
+fn few_suspects_have_probes_and_fewer_are_all_measured() {
+    // Half of six would be too few to speak for all: the five nearest may be chosen, whatever they cost.
+    let names = ["s/a", "s/b", "s/c", "s/d", "s/e", "s/slow"];
+    let cases = names.map(|name| match name {
+        "s/slow" => (name, 1.2, &[1][..]),
+        _ => (name, 1.0, &[40][..]),
+    });
+    assert_eq!(probes_of(&cases), names[..5]);
+    assert!(probes_of(&cases[..5]).is_empty());
+    // Where nothing moved together there is nothing to tell.
+    let base = with(run("a"), names.iter().flat_map(|name| repeats(name, &BASE)));
+    let now = with(run("b"), names.iter().flat_map(|name| repeats(name, &scaled(1.4))));
+    let mut comparison = compared(&base, &now);
+    let suspects = compare::suspects(&comparison);
+    assert_eq!(compare::probes(&comparison, &suspects, &now).len(), compare::PROBES);
+    comparison.common_mode = None;
+    assert!(compare::probes(&comparison, &suspects, &now).is_empty());
+    // A run whose records are gone knows no cost, and the nearest stand in.
+    comparison.common_mode = compared(&base, &now).common_mode;
+    assert_eq!(
+        compare::probes(&comparison, &suspects, &run("b")).len(),
+        compare::PROBES
+    );
 }
 
 #[test]

@@ -3,12 +3,15 @@
 //! The kernels are those of a tiny workspace whose `kernel` binary naps, so that the baseline's own
 //! program is built from its commit as it is in this repository.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use xtask::format;
-use xtask::record::Run;
+use xtask::record::{Run, RunStatus};
 
 /// A slowdown is twice the time, so floors far above what a busy machine adds to a nap decide as surely.
 const GATE: &str = "
@@ -31,13 +34,30 @@ noisy = 'ignore'
 ";
 
 /// A program that speaks the report protocol and naps; `NAP_MS` stands in its source. The kernel `doze` takes a time of
-/// its own, and a machine whose file `pace` says so takes a multiple for everything. With `TURNS` it takes turns.
+/// its own, and a machine whose file `pace` says so takes a multiple for everything. With `TURNS` it takes turns, and
+/// the file `fate` says by its `NAP_MS` which of two programs comes to grief in the second of them, and how.
 const KERNEL: &str = r##"
 use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
 const NAP_MS: u64 = 40;
 const DOZE_MS: u64 = 20;
 const TURNS: bool = true;
+extern "C" {
+    fn signal(number: i32, handler: usize) -> usize;
+}
+fn meet(fate: &str) {
+    if fate == "dies" {
+        std::process::abort();
+    } else if fate == "hangs once" {
+        std::fs::remove_file("fate").unwrap();
+    } else if fate == "ignores TERM" {
+        unsafe { signal(15, 1) };
+    } else if fate != "hangs" {
+        return;
+    }
+    std::fs::write("hanging", "").unwrap();
+    std::thread::sleep(Duration::from_secs(600));
+}
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     if args[1] == "list" {
@@ -63,9 +83,15 @@ fn main() {
     let pace: u64 = std::fs::read_to_string("pace").map_or(1, |pace| pace.trim().parse().unwrap());
     let ms = pace * if args.iter().any(|arg| arg == "doze") { DOZE_MS } else { NAP_MS };
     writeln!(report, "{}", r#"{"event":"hello","protocol":{"major":1,"minor":0},"program":"kernel","pid":1}"#).unwrap();
+    writeln!(report, "{}", r#"{"event":"stage","stage":"runtime","phase":"begin"}"#).unwrap();
     writeln!(report, "{}", r#"{"event":"tensor","name":"y","verdict":"pass","total":1}"#).unwrap();
+    let fate = std::fs::read_to_string("fate").unwrap_or_default();
+    let fate = fate.strip_prefix(&format!("{NAP_MS} ")).filter(|_| args.iter().any(|arg| arg == "--turns"));
     for round in 0..after("--rounds").parse::<u32>().unwrap() {
         wait();
+        if round == 1 {
+            meet(fate.unwrap_or(""));
+        }
         let start = Instant::now();
         std::thread::sleep(Duration::from_millis(if slow { 3 * ms } else { ms }));
         let ns = start.elapsed().as_nanos();
@@ -99,7 +125,7 @@ impl Workspace {
                 "[package]\nname = \"kernels\"\nversion = \"0.0.0\"\nedition = \"2021\"\n[[bin]]\nname = \"kernel\"\npath = \"kernel.rs\"\n".into(),
             ),
             ("kernels/kernel.rs", KERNEL.into()),
-            (".gitignore", "target\nresults\npace\norder\n".into()),
+            (".gitignore", "target\nresults\npace\norder\nfate\nhanging\n".into()),
             ("cases/gate.toml", GATE.into()),
             ("cases/platforms.toml", "[platform.here]\nrunner = \"command\"\n".into()),
             (
@@ -158,27 +184,65 @@ impl Workspace {
         );
     }
 
+    /// With so many fresh process runs per look, and so many looks.
+    fn confirming(&self, repeats: u32, looks: u32) {
+        let gate = GATE
+            .replace("confirm-repeats = 8", &format!("confirm-repeats = {repeats}"))
+            .replace("confirm-looks = 3", &format!("confirm-looks = {looks}"));
+        self.write("cases/gate.toml", &gate);
+    }
+
     fn twice_as_slow(&self) {
         self.write("kernels/kernel.rs", &KERNEL.replace("u64 = 40", "u64 = 80"));
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the user who starts the harness")]
-    fn xtask(&self, arguments: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_xtask"))
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
+        command
             .env("CARGO_MANIFEST_DIR", self.root().join("xtask"))
             // The workspace has a target directory and a toolchain of its own choice.
             .env_remove("CARGO_TARGET_DIR")
             .env_remove("GITHUB_STEP_SUMMARY")
             .args(arguments)
-            .stdin(Stdio::null())
-            .output()
-            .unwrap()
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn xtask(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// A sweep of a program that became twice as slow, of which the program of this nap comes to grief.
+    fn start_with_fate(&self, fate: &str, more: &[&str]) -> Harness {
+        self.commit();
+        self.accept_repeated("host", "1");
+        self.twice_as_slow();
+        self.commit();
+        self.write("fate", fate);
+        let mut command = self.command(&[&["sweep"], more].concat());
+        Harness(Some(
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap(),
+        ))
+    }
+
+    /// How many programs of this workspace run.
+    fn processes(&self) -> usize {
+        let root = self.root().canonicalize().unwrap();
+        let processes = std::fs::read_dir("/proc").unwrap();
+        let programs = processes.filter_map(|entry| std::fs::read_link(entry.ok()?.path().join("exe")).ok());
+        programs.filter(|program| program.starts_with(&root)).count()
     }
 
     /// Sweeps five times over and accepts that.
     #[track_caller]
     fn accept(&self, platform: &str) {
-        let sweep = self.xtask(&["sweep", "--platform", platform, "--repeat", "5"]);
+        self.accept_repeated(platform, "5");
+    }
+
+    #[track_caller]
+    fn accept_repeated(&self, platform: &str, times: &str) {
+        let sweep = self.xtask(&["sweep", "--platform", platform, "--repeat", times]);
         assert_eq!(sweep.status.code(), Some(0), "{}", all(&sweep));
         let accept = self.xtask(&["baseline", "accept", "latest", "--because", "the test's own"]);
         assert_eq!(accept.status.code(), Some(0), "{}", all(&accept));
@@ -200,6 +264,45 @@ impl Workspace {
         let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
         report["cases"][0].clone()
     }
+}
+
+/// A harness that a test may give up; what it started ends with it.
+struct Harness(Option<Child>);
+
+impl Harness {
+    fn pid(&self) -> Pid {
+        Pid::from_child(self.0.as_ref().unwrap())
+    }
+
+    /// What it said and how it ended, which must be soon.
+    fn ended(mut self) -> Output {
+        let child = self.0.as_mut().unwrap();
+        wait_for(|| child.try_wait().unwrap().is_some());
+        self.0.take().unwrap().wait_with_output().unwrap()
+    }
+}
+
+impl Drop for Harness {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Waits for what must come, however busy the machine is; hanging is what takes longer.
+#[track_caller]
+fn wait_for(mut condition: impl FnMut() -> bool) {
+    let limit = Instant::now() + Duration::from_mins(2);
+    while !condition() {
+        assert!(Instant::now() < limit, "nothing happened");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn outcomes(run: &Run) -> Vec<String> {
+    run.records.iter().map(|record| record.outcome.to_string()).collect()
 }
 
 fn all(output: &Output) -> String {
@@ -356,6 +459,29 @@ fn what_the_machine_did_to_all_cases_is_told_by_a_few_and_hides_no_slower_one() 
         "five that tell, and the one that moved further: {measured:?}"
     );
     assert!(measured.contains("t/doze"), "{measured:?}");
+    let first = now.records.iter().position(|record| record.case.as_str() == "t/doze");
+    assert_eq!(first, Some(5 * 8), "those that tell come before the slowest");
+}
+
+#[test]
+fn the_slowest_suspect_is_measured_first() {
+    let workspace = Workspace::new("kernel = \"nap\"\n[[case]]\nname = \"slowest\"\nkernel = \"doze\"");
+    workspace.confirming(1, 1);
+    workspace.commit();
+    workspace.accept("host");
+    // Twice as slow, and four times: neither the plan nor the alphabet has the second one first.
+    let slower = KERNEL.replace("DOZE_MS: u64 = 20", "DOZE_MS: u64 = 80");
+    workspace.write(
+        "kernels/kernel.rs",
+        &slower.replace("NAP_MS: u64 = 40", "NAP_MS: u64 = 80"),
+    );
+    workspace.commit();
+    let sweep = workspace.xtask(&["sweep"]);
+    let told = all(&sweep);
+    assert!(told.contains("measuring 2 suspects of a slowdown again"), "{told}");
+    let now = workspace.fresh("now").unwrap();
+    let order: Vec<&str> = now.records.iter().map(|record| record.case.as_str()).collect();
+    assert_eq!(order, ["t/slowest", "t/nap"], "{told}");
 }
 
 #[test]
@@ -375,4 +501,128 @@ fn suspects_that_the_time_does_not_suffice_for_stay_unconfirmed() {
         ["not-measured-again", "unclear"].contains(&confirmation.as_str().unwrap()),
         "{confirmation}"
     );
+}
+
+/// One of two programs dies in its second turn, every time.
+#[track_caller]
+fn a_program_dies(fate: &str, dead: &str, whose: &str) {
+    let workspace = Workspace::new("kernel = \"nap\"");
+    workspace.confirming(2, 3);
+    let sweep = workspace.start_with_fate(fate, &[]).ended();
+    let told = all(&sweep);
+    assert_eq!(workspace.processes(), 0, "{told}");
+    assert_eq!(workspace.reported()["confirmation"], "not-measured-again", "{told}");
+    assert!(!told.contains("[slower]") && !told.contains("[cleared]"), "{told}");
+    let note = format!(
+        "t/nap measured again: 2 of 2 process runs of {whose} don't count, such as one that ended as crash/SIGABRT"
+    );
+    assert!(told.contains(&note), "{told}");
+    assert_eq!(told.matches("don't count").count(), 1, "{told}");
+    // Nor is it measured on: what kept it from being measured is no spread, which more process runs would narrow.
+    for side in ["base", "now"] {
+        let run = workspace.fresh(side).unwrap();
+        let expected = if side == dead { "crash/SIGABRT" } else { "pass" };
+        assert_eq!(outcomes(&run), [expected; 2], "{side}: {told}");
+        let alive = side != dead;
+        assert!(
+            run.records.iter().all(
+                |record| record.latency.as_ref().map_or(0, |latency| latency.samples().len()) == usize::from(alive) * 2
+            ),
+            "{side}: {told}"
+        );
+    }
+}
+
+#[test]
+fn a_program_that_dies_in_its_turn_confirms_nothing_and_clears_nothing() {
+    a_program_dies("80 dies", "now", "this tree's program");
+}
+
+#[test]
+fn a_baselines_program_that_dies_in_its_turn_confirms_nothing_and_clears_nothing() {
+    a_program_dies("40 dies", "base", "the baseline's own program");
+}
+
+#[test]
+fn a_program_that_hangs_in_its_turn_is_ended_and_costs_the_other_none_of_its_budget() {
+    let workspace = Workspace::new("kernel = \"nap\"");
+    workspace.confirming(2, 1);
+    // In its second turn, of which the other one still has to have its own.
+    let budget = ["--budget", "run=1500ms", "--budget", "silence=1500ms"];
+    let sweep = workspace.start_with_fate("80 hangs once", &budget).ended();
+    let told = all(&sweep);
+    assert_eq!(workspace.processes(), 0, "{told}");
+    let (base, now) = (workspace.fresh("base").unwrap(), workspace.fresh("now").unwrap());
+    assert!(
+        outcomes(&now)[0].starts_with("timeout/"),
+        "{:?}\n{told}",
+        outcomes(&now)
+    );
+    assert_eq!(outcomes(&now)[1], "pass", "{told}");
+    // It waited for as long as the other one hung, and had hardly a moment of its budget left then.
+    assert_eq!(outcomes(&base), ["pass"; 2], "{told}");
+    assert!(base.records[0].phases.total > Duration::from_millis(1500));
+    assert_eq!(base.records[0].latency.as_ref().unwrap().samples().len(), 2);
+    assert!(
+        told.contains("1 of 2 process runs of this tree's program don't count"),
+        "{told}"
+    );
+    assert_ne!(workspace.reported()["confirmation"], "cleared", "{told}");
+}
+
+#[test]
+fn an_interrupt_in_a_turn_ends_both_programs_and_confirms_nothing() {
+    let workspace = Workspace::new("kernel = \"nap\"");
+    workspace.confirming(1, 1);
+    let harness = workspace.start_with_fate("40 hangs", &[]);
+    wait_for(|| workspace.root().join("hanging").exists());
+    assert_eq!(workspace.processes(), 2);
+    kill_process(harness.pid(), Signal::INT).unwrap();
+    let sweep = harness.ended();
+    let told = all(&sweep);
+    assert_eq!(sweep.status.code(), Some(130), "{told}");
+    assert_eq!(workspace.processes(), 0, "{told}");
+    assert!(told.contains("stopping: interrupt again to kill"), "{told}");
+    assert!(
+        told.contains("interrupted: no suspect is confirmed or cleared"),
+        "{told}"
+    );
+    assert!(!told.contains("[slower]") && !told.contains("[cleared]"), "{told}");
+    // The sweep itself was over, and is all there.
+    let latest = xtask::run_dir::latest(&workspace.root().join("results"))
+        .unwrap()
+        .unwrap();
+    let run = format::read::run(&latest).unwrap();
+    assert_eq!((run.provenance.status, run.missing().len()), (RunStatus::Complete, 0));
+    assert_eq!(workspace.reported()["confirmation"], serde_json::Value::Null);
+    // Resumed, only the suspect is left to be measured.
+    std::fs::remove_file(workspace.root().join("fate")).unwrap();
+    let resumed = workspace.xtask(&["sweep", "--resume", "latest"]);
+    let told = all(&resumed);
+    assert!(told.contains("measuring 1 suspect of a slowdown again"), "{told}");
+    assert_eq!(workspace.reported()["confirmation"], "unclear", "{told}");
+}
+
+#[test]
+fn a_second_interrupt_in_a_turn_kills_at_once() {
+    let workspace = Workspace::new("kernel = \"nap\"");
+    workspace.confirming(1, 1);
+    // The grace of a program that ignores TERM is five seconds: nothing but KILL ends it earlier.
+    let mut harness = workspace.start_with_fate("40 ignores TERM", &[]);
+    wait_for(|| workspace.root().join("hanging").exists());
+    let stderr = harness.0.as_mut().unwrap().stderr.take().unwrap();
+    let mut told = BufReader::new(stderr).lines().map(Result::unwrap);
+    kill_process(harness.pid(), Signal::INT).unwrap();
+    // Two signals that are pending at once are one, so the second waits for the answer to the first.
+    assert!(told.any(|line| line.contains("stopping: interrupt again to kill")));
+    let second = Instant::now();
+    kill_process(harness.pid(), Signal::INT).unwrap();
+    assert!(told.any(|line| line.contains("killing")));
+    // A reader such as `tee` hears Ctrl-C too, and is gone before the last word.
+    drop(told);
+    let sweep = harness.ended();
+    let took = second.elapsed();
+    assert_eq!(sweep.status.code(), Some(130));
+    assert!(took < Duration::from_secs(3), "{took:?} after the second interrupt");
+    assert_eq!(workspace.processes(), 0);
 }

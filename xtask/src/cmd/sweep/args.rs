@@ -34,7 +34,8 @@ pub struct Args {
     /// Don't measure suspects of a slowdown again.
     #[arg(long, help_heading = "Running")]
     pub no_confirm: bool,
-    /// Begin no further process run of a suspect after this time; those that are left stay unconfirmed.
+    /// Begin no further process run of a suspect after this time; those that are left stay unconfirmed. The slowest
+    /// come first; where all cases moved together, a few cheap ones before them.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "15m", help_heading = "Running")]
     pub confirm_within: Duration,
     /// Run only part K of N of the selected cases.

@@ -1,12 +1,12 @@
 //! Measures suspects of a slowdown again, before any of them may fail a gate.
 //!
-//! A process run of the reference's own program (A) and one of this tree's (B) are a pair, case by case. Both
-//! live at the same time and their timed dispatches take turns, A/B/B/A, so that whatever the machine does
-//! hits both; where two don't fit the memory or a program can't take turns, they follow each other; a suspect that is not clear after one look
-//! is measured on. The slowest come first, a few at a time, until the time for it is over. Where all cases
-//! moved together, a few tell what of that is the machine before the others have their turn. A is built in a git worktree of the baseline's commit and
-//! kept below `target/`; where it can't be had, B alone is measured again. Both are runs of their own
-//! below the run's directory, where `gate` and `report` find them later.
+//! A process run of the reference's own program (A) and one of this tree's (B) are a pair, case by case. Both live
+//! at the same time and their timed dispatches take turns, A/B/B/A, so that whatever the machine does hits both;
+//! where two don't fit the memory or a program can't take turns, they follow each other; a suspect that is not clear
+//! after one look is measured on. The slowest come first, a few at a time, until the time for it is over. Where all
+//! cases moved together, a few tell what of that is the machine before the others have their turn. A is built in a
+//! git worktree of the baseline's commit and kept below `target/`; where it can't be had, B alone is measured again.
+//! Both are runs of their own below the run's directory, where `gate` and `report` find them later.
 
 mod side;
 
@@ -25,15 +25,17 @@ use super::{Args, Context, Engine, settings};
 use crate::cmd::{comparing, planning::Declared};
 use crate::compare::{self, CaseDiff, Comparison, Confirmation, Direction, Fresh, Suspect};
 use crate::count::counted;
-use crate::dispatch::Ending;
+use crate::dispatch::{Ending, Settings};
 use crate::kernel_binary::KernelBinary;
 use crate::plan::{Plan, PlannedCase};
+use crate::progress;
 use crate::provenance;
 use crate::record::{Run, RunStatus};
 use crate::suite::runner::RunnerKind;
-use side::{Pass, Side};
+use crate::ui::Patient;
+use side::{Pass, Side, Whose};
 
-/// Measures the suspects of `run` again, if there are any.
+/// Measures the suspects of `run` again, if there are any; whether that was interrupted.
 pub(super) fn confirm(
     args: &Args,
     rules: &Rules,
@@ -42,14 +44,24 @@ pub(super) fn confirm(
     run: &Run,
     engine: &Engine,
     context: &mut Context<'_>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Ending> {
+    // Ctrl-C ends a reader such as `tee` as well, and how the sweep ends is not its reader's matter.
+    let mut err = Patient::new(&mut *context.err);
+    let context = &mut Context {
+        root: context.root.clone(),
+        cases: context.cases.clone(),
+        results: context.results.clone(),
+        style: context.style,
+        out: &mut *context.out,
+        err: &mut err,
+    };
     let mut comparison = comparing::against_accepted(context, run, rules.compare())?;
     let mut suspects = compare::suspects(&comparison);
     suspects.retain(|suspect| suspect.direction == Direction::Slower);
     let Some(repeats) = suspects.iter().map(|suspect| suspect.repeats).max() else {
-        return Ok(());
+        return Ok(Ending::Finished);
     };
-    let mut probes = compare::probes(&comparison, &suspects);
+    let mut probes = compare::probes(&comparison, &suspects, run);
     suspects.sort_by(|a, b| {
         let is_probe = |suspect: &Suspect| probes.contains(&suspect.case);
         (is_probe(b), b.ratio)
@@ -62,7 +74,7 @@ pub(super) fn confirm(
         ..plan.clone()
     };
     if again.cases.is_empty() {
-        return Ok(());
+        return Ok(Ending::Finished);
     }
     writeln!(
         context.err,
@@ -70,13 +82,18 @@ pub(super) fn confirm(
         counted(again.cases.len(), "suspect")
     )?;
     let dir = comparing::confirm_dir(&context.results.join("runs").join(&run.provenance.run_id));
+    // What an interrupt left of an earlier time is part of no comparison, and would keep the names of the sides.
+    match fs_err::remove_dir_all(&dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+        Ok(()) | Err(_) => {}
+    }
     let base = base_side(&comparison, &again, run, &dir, context)?;
     if base.is_none() {
         probes.clear();
     }
     let current = declared.binary.as_ref();
     let commit = run.provenance.git_commit.clone();
-    let now = Side::new("now", commit, &again, &context.cases, current, run, &dir)?;
+    let now = Side::new(Whose::This, commit, &again, &context.cases, current, run, &dir)?;
     let mut sides: Vec<Side> = base.into_iter().chain([now]).collect();
     let mut open: Vec<Plan> = again.cases.iter().map(|case| alone(case, &again)).collect();
     // Building the reference's program doesn't count.
@@ -99,14 +116,22 @@ pub(super) fn confirm(
                     )?;
                 }
                 Measured::All => {}
-                // What was measured is not what was announced: the suspects stay unconfirmed.
-                Measured::Interrupted => return Ok(()),
+                // What was measured is not what was announced: the sides stay incomplete, which nobody judges by.
+                Measured::Interrupted => {
+                    writeln!(
+                        context.err,
+                        "interrupted: no suspect is confirmed or cleared; `cargo xtask sweep --resume {}` measures them again",
+                        run.provenance.run_id
+                    )?;
+                    return Ok(Ending::Interrupted);
+                }
                 Measured::OutOfTime => {
                     writeln!(
                         context.err,
                         "the time for measuring suspects again is over (`--confirm-within`): those that are left stay unconfirmed"
                     )?;
-                    return close(sides);
+                    close(sides, &again, context)?;
+                    return Ok(Ending::Finished);
                 }
             }
             if !std::mem::take(&mut probes).is_empty() {
@@ -124,7 +149,11 @@ pub(super) fn confirm(
         }
         judge(&mut comparison, &sides);
         open.retain(|plan| {
-            diff(&comparison, plan).is_some_and(|diff| diff.final_latency().asks_for_more(&comparison.rules))
+            // More process runs narrow a spread. Who gave nothing to judge in a whole look, since its program or the
+            // other one failed each time, would only fail on.
+            let was_measured = confirmation(&comparison, plan) != Some(&Confirmation::NotMeasured);
+            let diff = diff(&comparison, plan);
+            was_measured && diff.is_some_and(|diff| diff.final_latency().asks_for_more(&comparison.rules))
         });
         if open.is_empty() {
             break;
@@ -137,7 +166,8 @@ pub(super) fn confirm(
             )?;
         }
     }
-    close(sides)
+    close(sides, &again, context)?;
+    Ok(Ending::Finished)
 }
 
 /// How far a few suspects were measured.
@@ -155,14 +185,22 @@ fn measure(
     sides: &mut [Side],
     until: Instant,
     engine: &Engine,
-    context: &Context<'_>,
+    context: &mut Context<'_>,
 ) -> anyhow::Result<Measured> {
+    let mut tell = |request| {
+        // Saying it is a courtesy; what can't be said is done all the same.
+        let _ = writeln!(context.err, "{}", progress::stopping(request));
+    };
     for pass in passes {
         for case in plans {
             if Instant::now() >= until {
                 return Ok(Measured::OutOfTime);
             }
-            let settings = settings(args, case, NonZeroUsize::MIN.saturating_add(pass));
+            // `--deadline` is for the sweep; how long this may take is looked at above.
+            let settings = Settings {
+                start_until: None,
+                ..settings(args, case, NonZeroUsize::MIN.saturating_add(pass))
+            };
             let pass = Pass {
                 plan: case,
                 settings: &settings,
@@ -170,7 +208,7 @@ fn measure(
                 root: &context.root,
             };
             let ending = match sides {
-                [base, now] if pass.takes_turns(base, now) => pass.in_turn(base, now)?,
+                [base, now] if pass.takes_turns(base, now) => pass.in_turn(base, now, &mut tell)?,
                 // A/B, B/A, A/B, …: a drift over the passes favours neither. The two runs of a pair are neighbours.
                 _ => {
                     let mut order: Vec<&mut Side> = sides.iter_mut().filter(|side| side.has(case)).collect();
@@ -180,7 +218,7 @@ fn measure(
                     let mut ending = Ending::Finished;
                     for side in order {
                         if ending == Ending::Finished {
-                            ending = pass.alone(side)?;
+                            ending = pass.alone(side, &mut tell)?;
                         }
                     }
                     ending
@@ -211,8 +249,13 @@ fn confirmation<'a>(comparison: &'a Comparison, plan: &Plan) -> Option<&'a Confi
     diff(comparison, plan)?.confirmation.as_ref()
 }
 
-fn close(sides: Vec<Side>) -> anyhow::Result<()> {
+fn close(sides: Vec<Side>, again: &Plan, context: &mut Context<'_>) -> anyhow::Result<()> {
     for mut side in sides {
+        for case in &again.cases {
+            if let Some(loss) = side.loss(&case.id) {
+                writeln!(context.err, "{loss}")?;
+            }
+        }
         // Who was explained, or had no time left, is no gap in what was measured.
         let measured: BTreeSet<_> = side.records.iter().map(|record| &record.case).collect();
         side.directory.narrow(|case| measured.contains(case));
@@ -254,7 +297,7 @@ fn base_side(
     match binary {
         Ok(binary) => {
             let commit = comparison.base.commit.clone();
-            let side = Side::new("base", commit, &own, &context.cases, Some(&binary), run, dir)?;
+            let side = Side::new(Whose::Base, commit, &own, &context.cases, Some(&binary), run, dir)?;
             Ok(Some(side))
         }
         Err(why) => {
