@@ -2,8 +2,8 @@
 //!
 //! The dispatcher selects over worker events, signals and ticks; workers share nothing with it but
 //! their channel. A record is on disk before anybody is told of it. What may start is decided by
-//! [`Slots`] (this machine) and [`Devices`] (the platform); the queue keeps the plan's order, with
-//! the repeats of all cases interleaved, so that a slow drift of the machine hits every case alike.
+//! [`Slots`] (this machine) and [`Devices`] (the platform); the queue has the cases that need the most memory
+//! first, with the repeats of all cases interleaved, so that a slow drift of the machine hits every case alike.
 
 mod attempt;
 mod probe;

@@ -1,11 +1,13 @@
 //! What is still to be started, in order.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
+use super::memory_of;
 use crate::outcome::Outcome;
-use crate::plan::Plan;
+use crate::plan::{Plan, PlannedCase};
 use crate::record::CaseRecord;
 
 /// One attempt of one process run of one case.
@@ -49,6 +51,10 @@ impl Waiting {
 
 impl Queue {
     /// Every process run of every case of `plan` but those that `done` has a verdict for.
+    ///
+    /// Of each repeat the cases with the most memory come first. Where cases share the machine, the large ones need not
+    /// wait for room among small ones; and memory that a process gives back is at hand for a smaller one after it, while
+    /// a larger one after it would need fresh memory, which a virtual machine may have to ask its host for.
     pub(super) fn new(plan: &Plan, repeat: NonZeroUsize, done: &[CaseRecord]) -> Self {
         let mut last: BTreeMap<(&str, u32), &CaseRecord> = BTreeMap::new();
         for record in done {
@@ -59,9 +65,12 @@ impl Queue {
             last.get(&(id, repeat))
                 .is_some_and(|record| !matches!(record.outcome, Outcome::Interrupted | Outcome::Missing))
         };
+        let mut order: Vec<(usize, &PlannedCase)> = plan.cases.iter().enumerate().collect();
+        // A stable sort: equal ones stay as they are declared.
+        order.sort_by_key(|(_, case)| Reverse(memory_of(case)));
         let mut jobs = VecDeque::new();
         for repeat in 0..repeat.get() as u32 {
-            for (index, case) in plan.cases.iter().enumerate() {
+            for &(index, case) in &order {
                 // A case that is skipped is so once, not once per process run.
                 let skipped_already = repeat > 0 && case.disposition != crate::plan::Disposition::Run;
                 if !skipped_already && !judged(case.id.as_str(), repeat) {

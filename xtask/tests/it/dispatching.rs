@@ -284,6 +284,31 @@ fn repeats_of_all_cases_interleave() {
     assert_eq!(order, [("a", 0), ("b", 0), ("a", 1), ("b", 1), ("a", 2), ("b", 2)]);
 }
 
+#[test]
+fn the_cases_with_the_most_memory_come_first() {
+    let exits = |name: &str, memory: &str| case(name, &["exit", "0"], memory);
+    let cases = [
+        exits("small", "memory = \"1MiB\""),
+        exits("unknown", ""),
+        exits("large", "memory = \"3MiB\""),
+        exits("middle", "memory = \"2MiB\""),
+        exits("also-large", "memory = \"3MiB\""),
+    ];
+    let mut setup = Setup::new(PLATFORM, &cases.concat());
+    setup.settings.jobs = NonZeroUsize::MIN;
+    setup.settings.repeat = NonZeroUsize::new(2).unwrap();
+    let (_, run) = setup.run();
+    let order: Vec<(&str, u32)> = run
+        .records
+        .iter()
+        .map(|record| (record.case.name(), record.repeat))
+        .collect();
+    // Who declares none is taken for what its rings hold: 1 GiB.
+    let names = ["unknown", "large", "also-large", "middle", "small"];
+    let expected: Vec<(&str, u32)> = (0..2).flat_map(|repeat| names.map(|name| (name, repeat))).collect();
+    assert_eq!(order, expected);
+}
+
 /// Runs `setup` and gives the most cases, the most MiB and the most benchmarks that ran at once.
 fn most_at_once(setup: &Setup) -> (usize, u64, usize) {
     let mut running: BTreeMap<String, (u64, bool)> = BTreeMap::new();
