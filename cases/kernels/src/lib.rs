@@ -34,4 +34,5 @@ pub mod ops;
 pub mod params;
 pub mod registry;
 mod scopes;
+pub mod simd;
 pub mod tile;

@@ -267,12 +267,12 @@ fn each_phase_has_its_own_budget() {
             "{expected}: {:?}",
             ended.stop
         );
-        let reached = if expected == Budget::Queue {
-            Phase::Queue
-        } else if expected == Budget::Run {
-            Phase::Run
-        } else {
-            Phase::Setup
+        let reached = match expected {
+            Budget::Queue => Phase::Queue,
+            Budget::Setup | Budget::Silence => Phase::Setup,
+            Budget::Run => Phase::Run,
+            // It counts from the start, and how far a program gets until then is the machine's matter.
+            Budget::Total => continue,
         };
         assert_eq!(ended.last_phase(), Some(reached), "{expected}");
     }

@@ -29,7 +29,7 @@ mod memory;
 mod peak;
 mod shapes;
 
-use kernels::tile::gemm::Path;
+use kernels::simd::Path;
 
 use shapes::{Kind, Rate};
 

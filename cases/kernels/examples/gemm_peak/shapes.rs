@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use half::bf16;
-use kernels::tile::gemm::{Operand, Path, Rhs, Store};
+use kernels::simd::Path;
+use kernels::tile::gemm::{Operand, Rhs, Store};
 use ring_runtime::{Element, Tensor, Tile, TileMut};
 
 use crate::clock::times;

@@ -4,7 +4,7 @@
 
 use std::hint::black_box;
 
-use kernels::tile::gemm::Path;
+use kernels::simd::Path;
 
 use crate::clock::times;
 

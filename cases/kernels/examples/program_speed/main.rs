@@ -38,7 +38,8 @@ use clap::Parser;
 use kernels::dispatch::Session;
 use kernels::kernel::{Gflop, Kernel, Params};
 use kernels::registry;
-use kernels::tile::gemm::{Path, meter};
+use kernels::simd::Path;
+use kernels::tile::gemm::meter;
 use ring_runtime::{RingLimits, RuntimeConfig};
 
 /// Times whole programs against the machine's peak of multiply-adds.

@@ -137,9 +137,9 @@ pub fn product_on<A: Wide, B: Wide>(m: usize, n: usize, k: usize, a: Matrix<'_, 
 /// Rows of `a` in a block: bounds what a thread widens.
 const BLOCK_M: usize = 256;
 
-/// Splits an m × n result into blocks, computes them in parallel and puts them together, row-major.
+/// Splits an m × n result into blocks of `block_m` rows, computes them in parallel and puts them together, row-major.
 fn blocks<T: Copy + Default + Send + Sync>(
-    m: usize,
+    (m, block_m): (usize, usize),
     n: usize,
     work: impl Fn((usize, usize), (usize, usize)) -> Vec<T> + Sync,
 ) -> Vec<T> {
@@ -147,8 +147,8 @@ fn blocks<T: Copy + Default + Send + Sync>(
         .step_by(BLOCK_N)
         .flat_map(|j| {
             (0..m)
-                .step_by(BLOCK_M)
-                .map(move |i| ((i, BLOCK_M.min(m - i)), (j, BLOCK_N.min(n - j))))
+                .step_by(block_m)
+                .map(move |i| ((i, block_m.min(m - i)), (j, BLOCK_N.min(n - j))))
         })
         .collect();
     let parts: Vec<_> = list
@@ -166,7 +166,7 @@ fn blocks<T: Copy + Default + Send + Sync>(
 
 /// `a` (m × k) times `b` (k × n), multiplied and added in f64, row-major.
 pub fn product<A: Wide, B: Wide>(m: usize, n: usize, k: usize, a: Matrix<'_, A>, b: Matrix<'_, B>) -> Vec<f64> {
-    blocks(m, n, |rows, cols| {
+    blocks((m, BLOCK_M), n, |rows, cols| {
         let mut c = vec![0f64; rows.1 * cols.1];
         let (mut wide_a, mut wide_b) = (Vec::new(), Vec::new());
         for k0 in (0..k).step_by(BLOCK_K) {

@@ -16,7 +16,8 @@ use crate::model::{HC_DIM, HIDDEN, STREAMS};
 use crate::ops::mode_tokens;
 use crate::ops::tapped::Tapped;
 use crate::scopes::BodyScopes;
-use crate::tile::{cast, vectorised};
+use crate::simd::vectorised;
+use crate::tile::cast;
 
 /// Tokens of a block.
 const TOKENS: usize = 4;

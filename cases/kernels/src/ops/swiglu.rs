@@ -5,8 +5,9 @@ use ring_runtime::{Halted, Orchestrator, Task, Tensor, Unit};
 use crate::fixture::Quantised;
 use crate::golden::expert::{Expert, Projection};
 use crate::model::SWIGLU_LIMIT;
+use crate::simd::vectorised;
 use crate::tile::gemm::{Rhs, Store, gemm};
-use crate::tile::{math, vectorised};
+use crate::tile::math;
 
 /// The three projections of one expert, or of several along a leading axis: codes [out, in] i8, a scale per output.
 #[derive(Clone, Debug)]

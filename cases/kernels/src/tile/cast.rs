@@ -3,7 +3,7 @@
 use half::bf16;
 
 use super::reduce;
-use super::vectorised;
+use crate::simd::vectorised;
 
 /// Smallest row magnitude that quantisation reckons with: keeps the scale of a zero row finite.
 pub const AMAX_FLOOR: f32 = 1e-4;
@@ -145,7 +145,7 @@ vectorised! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tile::gemm::Path;
+    use crate::simd::Path;
     use half::f16;
 
     /// Every 2⁸-th bit pattern, offset so that low bits vary, and all the ties.

@@ -6,7 +6,7 @@
 
 #![expect(clippy::inline_always, reason = "see `vectorised!`")]
 
-use super::vectorised;
+use crate::simd::vectorised;
 
 /// `ln 2` in two parts; the product of the first with a binary exponent is exact.
 const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];

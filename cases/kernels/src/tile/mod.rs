@@ -8,6 +8,3 @@ pub mod gemm;
 pub mod math;
 pub mod reduce;
 pub mod rotary;
-mod vectorised;
-
-pub(crate) use vectorised::vectorised;

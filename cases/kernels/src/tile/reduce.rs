@@ -10,7 +10,7 @@
 //!
 //! Maxima keep NaN: a row with a NaN has a NaN maximum.
 
-use super::vectorised;
+use crate::simd::vectorised;
 
 const LANES: usize = 64;
 
@@ -182,7 +182,7 @@ vectorised! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tile::gemm::Path;
+    use crate::simd::Path;
 
     fn row(len: usize, seed: u32) -> Vec<f32> {
         let mut state = seed;

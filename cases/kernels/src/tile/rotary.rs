@@ -1,6 +1,6 @@
 //! Rotary position embedding of a row: adjacent lanes are the two coordinates of a point.
 
-use super::vectorised;
+use crate::simd::vectorised;
 
 /// Which way points turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ vectorised! {
 #[expect(clippy::float_cmp, reason = "the expected values are exact")]
 mod tests {
     use super::*;
-    use crate::tile::gemm::Path;
+    use crate::simd::Path;
 
     #[test]
     fn a_right_angle_and_back() {

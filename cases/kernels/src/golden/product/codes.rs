@@ -5,7 +5,7 @@
 //! took twice as long, half of it for packing.
 
 use super::{Matrix, blocks};
-use crate::tile::gemm::Path;
+use crate::simd::Path;
 
 /// Length of the inner dimension of a block: the rows that meet fit the first-level cache.
 const DEPTH: usize = 2048;
@@ -13,6 +13,8 @@ const DEPTH: usize = 2048;
 const STEP: usize = 64;
 /// Bytes between two rows of a block. More than its length: rows a multiple of 4 KiB apart would share cache sets.
 const STRIDE: usize = DEPTH + STEP;
+/// Rows of the left operand in a block. Many: the right one, usually the larger, is copied once for each such block.
+const BLOCK_M: usize = 1024;
 /// Rows of the left operand that meet at once.
 const ROWS: usize = 4;
 /// Rows of the right operand that meet these at once.
@@ -27,7 +29,7 @@ const NEAR: usize = 4 * COLS;
 pub fn product_codes(m: usize, n: usize, k: usize, a: Matrix<'_, i8>, b: Matrix<'_, i8>) -> Vec<i32> {
     assert!(k < 1 << 17, "{k} products of up to 2¹⁴ may not fit an i32");
     let (dots, b) = (Dots::best(), b.transpose());
-    blocks(m, n, |rows, cols| {
+    blocks((m, BLOCK_M), n, |rows, cols| {
         let mut sum = vec![0i32; rows.1 * cols.1];
         // What is beyond the operands' rows is zero and stays zero.
         let mut left = vec![0i8; rows.1.next_multiple_of(ROWS) * STRIDE];

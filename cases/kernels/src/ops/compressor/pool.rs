@@ -3,7 +3,8 @@
 use half::bf16;
 
 use crate::model::RMS_EPS;
-use crate::tile::{cast, math, reduce, vectorised};
+use crate::simd::vectorised;
+use crate::tile::{cast, math, reduce};
 
 /// Softmax-weighted sums of many channels that take one entry at a time.
 #[derive(Clone, Debug)]
@@ -137,7 +138,7 @@ pub(crate) fn normalise(row: &mut [f32], gain: &[bf16]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tile::gemm::Path;
+    use crate::simd::Path;
 
     /// Entry `i` of channel `c`, with some that weigh nothing.
     fn entries(n: usize) -> (Vec<f32>, Vec<f32>) {

@@ -7,8 +7,8 @@ use crate::creates::Created;
 use crate::fixture::compressor::INDEX;
 use crate::model::{DECODE_TOKENS, INDEX_HEADS, INDEX_TOPK, PAGE, STEP_TOKENS};
 use crate::ops::compressor::key_rows;
+use crate::simd::vectorised;
 use crate::tile::gemm::{Rhs, Store, gemm};
-use crate::tile::vectorised;
 
 /// Blocks that share the tiles of a token, taking turns.
 const LANES: usize = 4;

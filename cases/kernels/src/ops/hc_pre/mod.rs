@@ -14,8 +14,9 @@ use crate::model::{
     HC_DIM, HC_EPS, HC_GATE_PAD, HC_MIX, HC_MIX_PAD, HIDDEN, MATRIX_ROWS, RMS_EPS, SINKHORN_ROUNDS, STREAMS,
     matrix_rows,
 };
+use crate::simd::vectorised;
 use crate::tile::gemm::{Rhs, Store, gemm};
-use crate::tile::{cast, math, reduce, vectorised};
+use crate::tile::{cast, math, reduce};
 
 /// Tokens of a vector block.
 const TOKENS: usize = 8;

@@ -9,8 +9,8 @@ use crate::model::{INDEX_HEADS, INDEX_TOPK, MATRIX_ROWS, PAGE, PREFILL_TOKENS};
 use crate::ops::compressor::key_rows;
 use crate::ops::decode_indexer::{MASKED, descending};
 use crate::scopes::BodyScopes;
+use crate::simd::vectorised;
 use crate::tile::gemm::{Rhs, Store, gemm};
-use crate::tile::vectorised;
 
 /// Keys that are scored at a time.
 const KEYS: usize = 32;

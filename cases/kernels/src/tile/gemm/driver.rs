@@ -7,9 +7,9 @@
 
 use ring_runtime::{Element, Tile, TileMut};
 
-use super::path::Supported;
 use super::scratch::{self, Word};
 use super::{Rhs, Store};
+use crate::simd::Supported;
 
 /// Rows of A that are staged at a time: 128, the prefill panel.
 const LHS_ROWS: usize = 128;

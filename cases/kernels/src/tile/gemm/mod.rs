@@ -27,7 +27,6 @@ mod kernel_avx512;
 pub mod meter;
 mod pack;
 mod pairs;
-mod path;
 mod portable;
 mod prefetch;
 mod scratch;
@@ -38,7 +37,7 @@ mod tests;
 use half::bf16;
 use ring_runtime::{Element, Tile, TileMut};
 
-pub use path::Path;
+use crate::simd::Path;
 
 /// The right operand of a product, with its layout.
 #[derive(Clone, Copy, Debug)]

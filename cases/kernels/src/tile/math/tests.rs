@@ -3,7 +3,7 @@
 #![expect(clippy::float_cmp, reason = "the expected values are exact")]
 
 use super::*;
-use crate::tile::gemm::Path;
+use crate::simd::Path;
 
 type Row = fn(&mut [f32]);
 type Of = fn(f32) -> f32;

@@ -27,13 +27,13 @@ macro_rules! vectorised {
                 body($($arg),*)
             }
 
-            match $crate::tile::gemm::Path::best() {
+            match $crate::simd::Path::best() {
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: `Path::best` returns a path that was detected.
-                $crate::tile::gemm::Path::Avx512 => unsafe { avx512($($arg),*) },
+                $crate::simd::Path::Avx512 => unsafe { avx512($($arg),*) },
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: as above.
-                $crate::tile::gemm::Path::Avx2 => unsafe { avx2($($arg),*) },
+                $crate::simd::Path::Avx2 => unsafe { avx2($($arg),*) },
                 _ => body($($arg),*),
             }
         }
