@@ -49,36 +49,18 @@ impl Devices {
 
     /// Takes `count` devices, or exactly `pinned` where that is not empty. A platform without devices gives none.
     pub fn take(&mut self, count: u32, pinned: &[u32]) -> Allotment {
-        if self.states.is_empty() || (count == 0 && pinned.is_empty()) {
+        let need = self.need(count, pinned);
+        if need == 0 {
             return Allotment::Given(Vec::new());
         }
-        let eligible = |id: &u32| pinned.is_empty() || pinned.contains(id);
-        let need = if pinned.is_empty() {
-            count as usize
-        } else {
-            pinned.len()
-        };
-        let of = |wanted: fn(&State) -> bool| -> Vec<u32> {
-            self.states
-                .iter()
-                .filter(|(id, state)| eligible(id) && wanted(state))
-                .map(|(id, _)| *id)
-                .collect()
-        };
-        let usable = of(|state| !matches!(state, State::Quarantined(_)));
-        if usable.len() < need {
-            let culprit = self
-                .states
-                .iter()
-                .filter(|(id, _)| eligible(id))
-                .find_map(|(_, state)| match state {
-                    State::Quarantined(case) => Some(case.clone()),
-                    State::Free | State::Held | State::Suspect(_) => None,
-                });
-            // Without a quarantine the plan has asked for more than there is, which it had checked.
-            return culprit.map_or(Allotment::Wait, Allotment::Blocked);
+        if let Some(culprit) = self.denied(count, pinned) {
+            return Allotment::Blocked(culprit);
         }
-        let mut free = of(|state| *state == State::Free);
+        let mut free: Vec<u32> = self
+            .eligible(pinned)
+            .filter(|(_, state)| **state == State::Free)
+            .map(|(id, _)| id)
+            .collect();
         if free.len() < need {
             return Allotment::Wait;
         }
@@ -87,6 +69,41 @@ impl Devices {
             self.states.insert(*id, State::Held);
         }
         Allotment::Given(free)
+    }
+
+    /// The case whose quarantine keeps what [`take`](Self::take) asks for from ever being given.
+    pub fn denied(&self, count: u32, pinned: &[u32]) -> Option<CaseId> {
+        let culprit = |state: &State| match state {
+            State::Quarantined(case) => Some(case.clone()),
+            State::Free | State::Held | State::Suspect(_) => None,
+        };
+        let usable = self
+            .eligible(pinned)
+            .filter(|(_, state)| culprit(state).is_none())
+            .count();
+        if usable >= self.need(count, pinned) {
+            return None;
+        }
+        // None without a quarantine: more was asked for than there is, which the plan had checked.
+        self.eligible(pinned).find_map(|(_, state)| culprit(state))
+    }
+
+    /// How many devices that is.
+    fn need(&self, count: u32, pinned: &[u32]) -> usize {
+        if self.states.is_empty() {
+            0
+        } else if pinned.is_empty() {
+            count as usize
+        } else {
+            pinned.len()
+        }
+    }
+
+    fn eligible(&self, pinned: &[u32]) -> impl Iterator<Item = (u32, &State)> {
+        self.states
+            .iter()
+            .map(|(id, state)| (*id, state))
+            .filter(move |(id, _)| pinned.is_empty() || pinned.contains(id))
     }
 
     /// Gives `devices` back after a case that left them well.

@@ -143,10 +143,13 @@ impl<'a> Dispatcher<'a, '_> {
                 return Ok(());
             }
             let claim = claim(case);
-            let allotment = if self.slots.admits(claim) {
-                self.devices.take(case.devices, &case.pin)
-            } else {
-                Allotment::Wait
+            // What can never start needs no slot to say so, and holds up those behind it no longer.
+            let allotment = match self.devices.denied(case.devices, &case.pin) {
+                Some(culprit) if detector::sees_outcome(&Outcome::Blocked(culprit.to_string())) => {
+                    Allotment::Blocked(culprit)
+                }
+                _ if self.slots.admits(claim) => self.devices.take(case.devices, &case.pin),
+                _ => Allotment::Wait,
             };
             match allotment {
                 Allotment::Given(devices) => {

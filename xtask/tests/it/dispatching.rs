@@ -397,6 +397,31 @@ fn a_hang_quarantines_its_device_and_later_cases_name_it() {
 }
 
 #[test]
+fn what_can_never_start_says_so_without_a_slot() {
+    let cases = [
+        case("long", &["sleep", "2000"], "devices = 0"),
+        case("first", &["hang"], "budgets.run = \"200ms\""),
+        case("second", &["exit", "0"], ""),
+        // Has the other slot before the device of `first` is decided on.
+        case("longer", &["sleep", "2500"], "devices = 0"),
+        case("third", &["exit", "0"], ""),
+    ];
+    let mut setup = Setup::new(DEVICES, &cases.concat());
+    setup.settings.jobs = NonZeroUsize::new(2).unwrap();
+    let (_, run) = setup.run();
+    check(
+        &run,
+        &[
+            ("first", "timeout/run"),
+            ("second", "blocked/t/first"),
+            ("third", "blocked/t/first"),
+            ("long", "pass"),
+            ("longer", "pass"),
+        ],
+    );
+}
+
+#[test]
 fn waiting_for_a_slot_or_a_device_is_queue_time() {
     let cases = [case("first", &["sleep", "700"], ""), case("second", &["exit", "0"], "")].concat();
     for platform in [PLATFORM, DEVICES] {
